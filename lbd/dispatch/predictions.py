@@ -128,13 +128,15 @@ class Predictions:
 
     def of_submission(self, sent: Submission) -> Foretold | None:
         """Returns no prediction for jobs that do not start in turn: a gang, an array with a target
-        or a limit, jobs that wait for others or for a time, and all while slots are kept for a
-        gang. Their waits would distort the correction."""
+        or a limit, jobs that wait for others or for a time, or may wait for more slots, and all
+        while slots are kept for a gang. Their waits would distort the correction."""
         is_steered = sent.target is not None or sent.deadline is not None or sent.at_once > 0
         is_steered = is_steered or bool(sent.after or sent.not_before)
         if sent.gang or is_steered or self.queues.plan is not None:
             return None
         job = self._arriving(sent)
+        if self.queues.heads.decides(job):
+            return None
         expected = self.arrivals.of(job, clock_s())
         if expected is None:
             return None
@@ -160,6 +162,7 @@ class Predictions:
         return QueuedJob(
             NEW,
             sent.slots,
+            slots_most=sent.slots_most,
             only=HostId(sent.only) if sent.only else None,
             barred=frozenset(map(HostId, sent.excluded)),
             user=share_of(sent.user, sent.uid, by_uid=self.by_uid),

@@ -52,6 +52,7 @@ class Situation:
     lacks_needs: bool = False  # no host has its needs besides slots free now
     has_intervals: bool = True  # enough jobs have ended
     runs_s: float | None = None  # run time of similar jobs, for one that takes the fewest slots
+    is_unknown: bool = False  # also where slots are free: something else holds it back
     line: Line | None = None  # its line, with itself last; for a job that needs only slots
 
     @property
@@ -122,7 +123,7 @@ def played_rows(line: Line, sizes: Sequence[int]) -> list[Spread]:
     if not sizes:
         return []
     *before, last = line.waits
-    asked = [last._replace(slots=slots) for slots in sizes]
+    asked = [last.on(slots) for slots in sizes]
     there = replace(line, waits=(*before, *asked))
     return there.spreads(draws_for(there.jobs, EXACT_DRAWS, EXACT_STEPS))[-len(sizes) :]
 
@@ -161,6 +162,8 @@ def prospect(now: Situation, least: int, slots: int, known: KnownSpeedup | None)
 
 def begins(now: Situation, least: int, slots: int) -> tuple[float | None, FreeSlots | None]:
     """Returns the predicted start, and on which host if known."""
+    if now.is_unknown:
+        return None, None
     if now.ahead_jobs or now.lacks_needs:
         base_s = now.base_s
         return (None if base_s is None else base_s + (slots - least) * now.slot_s), None

@@ -22,6 +22,7 @@ from lbd.dispatch.core.malleable.prospects import CALIBRATED, Situation, within
 from lbd.dispatch.core.outlook.forecast_words import (
     FREE,
     GUESS,
+    HOLDS_OUT,
     NO_INTERVAL,
     TOO_FEW_WITH_NEEDS,
     made_from,
@@ -81,7 +82,9 @@ class Forecast:
 
     def of(self, registered: Registered, now_s: float) -> Prediction:
         kind = registered.kind
-        if registered.line is None or kind.gang or self.queues.shares.obstacle(kind):
+        if registered.line is None or kind.gang:
+            return Prediction(None, "")
+        if kind.target is not None and self.queues.shares.obstacle(kind):
             return Prediction(None, "")
         if (place := self.places.of(registered, now_s)) is None:
             return Prediction(None, "")
@@ -163,7 +166,7 @@ class Forecast:
             # Learnt for waits for slots, and from forecasts that were no rough guesses.
             Correction() if job.needs or prediction.is_rough else correction,
             bool(job.needs) and (needs is None or not needs.is_there),
-            has_intervals(queues, needs),
+            has_intervals(queues, needs), is_unknown=prediction.wait_s is None,
         )  # fmt: skip
         if not place.jobs and needs and (back := releases_of(needs, self._known_of(line))):
             now = replace(now, ahead_slots=back[0], all_held=back[1])
@@ -203,14 +206,20 @@ class Forecast:
             return Prediction(None, "no slot is available to the queue")
         if self.queues.plan is not None:
             return Prediction(None, "no estimate while slots are reserved for a gang")
+        asked, obstacle = self.queues.heads.asked.get(line), self.queues.shares.obstacle(job)
+        if asked is not None and (place.jobs or asked.job == job_id):
+            return Prediction(None, HOLDS_OUT if asked.job != job_id else "")
         needs = self._needs_outlook(line, job, now_s) if job.needs else None
         if job.needs and needs is None:
             return Prediction(None, "")
         is_there = (
             needs.is_there if needs is not None else has_room(self.queues, line, outlook, job)
         )
-        if is_there and not place.jobs:
+        if is_there and not place.jobs and not obstacle:
             return Prediction(0.0, FREE)
+        barred = Prediction(None, obstacle if job_id == NEW else "")  # a job's reason says it
+        if obstacle and job.needs:
+            return barred
         if needs is not None and needs.wait_s is None and outlook.slot_times is not None:
             return Prediction(None, needs.why)
         if place.jobs and outlook.held_up and outlook.slot_times is not None:
@@ -219,12 +228,15 @@ class Forecast:
         head_s = outlook.head_s if place.jobs else 0.0
         played = self.plays.of(line, outlook.general, head_s, now_s, new)
         until_s = self._begin_s(outlook, played, job_id, place, now_s) if played else None
+        if obstacle and (until_s in (None, math.inf) or not (played and job_id in played.places)):
+            return barred
         if until_s is None or played is None:
             return Prediction(None, too_few_ended(len(self.queues.resource_times.slots.recent_s)))
         if math.isinf(until_s):
             return Prediction(None, "no estimate until more slots are available to the queue")
         jobs = counted(place.jobs, "job") if place.jobs else "no job"
-        ahead = f"{jobs} ahead, {outlook.slots_for(job, self.queues.servers[line])}; "
+        limit = f"{barred.how}; " if barred.how else ""
+        ahead = f"{limit}{jobs} ahead, {outlook.slots_for(job, self.queues.servers[line])}; "
         no_interval = f"; {NO_INTERVAL}" if job.needs and place.jobs else ""
         how = ahead + made_of(played, outlook.slot_times, job_id)
         if why := played.why_rough(job_id):

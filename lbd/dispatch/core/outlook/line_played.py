@@ -40,6 +40,7 @@ EXACT_DRAWS, EXACT_STEPS = 101, 200_000  # in a thread
 Spread = tuple[float, float, float]  # 5 %, median, 95 %
 Cap = Hashable
 Caps = tuple[tuple[Cap, int], ...]  # limits that a job counts towards, and by how much
+TARGET, USER = "target", "user"  # kinds of limits; that of a user counts slots
 
 
 class Running(NamedTuple):
@@ -71,6 +72,11 @@ class Queued(NamedTuple):
     def steps(self) -> float:
         """The steps of one draw; hosts where it may not go cost extra."""
         return 1 + len(self.barred) / LOOKS
+
+    def on(self, slots: int) -> "Queued":
+        """Returns the same job with so many slots."""
+        caps = ((cap, slots if is_of_user(cap) else taken) for cap, taken in self.caps)
+        return self._replace(slots=slots, caps=tuple(caps))
 
 
 class PlayedTimes(NamedTuple):
@@ -121,6 +127,10 @@ class Line:
             elif one.sample not in found:
                 found[one.sample] = [rng.random() for _ in range(draws)]
         return found
+
+
+def is_of_user(cap: Cap) -> bool:
+    return isinstance(cap, tuple) and cap[0] == USER
 
 
 def draws_for(steps: float, draws: int, steps_max: int) -> int:

@@ -7,7 +7,7 @@ used up, the last play of the line is used, or that rate.
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import accumulate
@@ -17,9 +17,18 @@ from lbd.dispatch.core.discipline import HostConnection, QueuedJob
 from lbd.dispatch.core.outlook.allowance import LINES, Allowance
 from lbd.dispatch.core.outlook.arrays_played import EndPlayed, ends_of
 from lbd.dispatch.core.outlook.comers import NOBODY, Came, Comers
-from lbd.dispatch.core.outlook.line_played import Caps, Line, Queued, Running, draws_for, spreads_of
+from lbd.dispatch.core.outlook.line_played import (
+    TARGET,
+    USER,
+    Caps,
+    Line,
+    Queued,
+    Running,
+    draws_for,
+    spreads_of,
+)
 from lbd.dispatch.core.outlook.lives import Lives
-from lbd.dispatch.core.outlook.novelty import TARGET, Novelty, novelty_of
+from lbd.dispatch.core.outlook.novelty import Novelty, novelty_of
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.run_times import kind_of
 from lbd.dispatch.core.servers import Server
@@ -98,7 +107,9 @@ class Played:
 
     def why_rough(self, job: JobId) -> str:
         """Returns why its forecast is only a rough guess; "" if it is not."""
-        return self.novelty.why_rough(self._ahead_of(job))
+        place = self.places.get(job)
+        own = self.line.waits[place].array if place is not None else 0
+        return self.novelty.why_rough(self._ahead_of(job), own)
 
     def sources_before(self, job: JobId) -> Sources:
         """Returns what the run times of the jobs before it are taken from."""
@@ -208,11 +219,11 @@ class Plays:
         begins_s = tuple(median for _, median, _ in spreads)
         within_s = tuple((low_s, high_s) for low_s, _, high_s in spreads)
         stops = not made.knows_all()
-        targets = self.queues.shares.targets.arrays.values()
-        is_steered = any(one.batch.waiting and not one.is_known for one in targets)
+        targets = self.queues.shares.targets.arrays.items()
+        steered = [n for n, one in targets if one.batch.waiting and not one.is_known]
         return Played(
             line, places, slots, sources_of(line), stops, now_s, begins_s, within_s, steps,
-            novelty_of(line, is_steered=is_steered), self.comers.queued,
+            novelty_of(line, steered), self.comers.queued,
             ends_of(line, plays) if new is None else {},
             not (stops or made.is_full),
         )  # fmt: skip
@@ -236,7 +247,7 @@ class Plays:
             if not made.knows_all():  # nothing is known of the jobs behind it either
                 break
         if new is not None and is_last and made.knows_all():
-            made.asks(new, (new.slots,), 0.0 if places else head_s)
+            made.asks(new, 0.0 if places else head_s)
             places[NEW] = len(made.waits) - 1
         return places, slots
 
@@ -333,15 +344,12 @@ class LineMaker:
             self.waits.append(Queued(*of))
             self.steps += self.waits[-1].steps
 
-    def asks(self, job: QueuedJob, rows: Sequence[int], not_before_s: float) -> None:
-        """Adds queries for when a job would have each of these numbers of slots, in ascending
-        order."""
-        nothing = Lives((), None), NEW
+    def asks(self, job: QueuedJob, not_before_s: float) -> None:
+        """Adds a query for when a job would have its slots."""
+        nothing, caps = (Lives((), None), NEW), self._caps(job)
         barred = self._not_for(job)
-        self.waits += [
-            Queued(slots, *nothing, (), job.only, barred, not_before_s, takes=False)
-            for slots in rows
-        ]
+        of = job.slots, *nothing, caps, job.only, barred, not_before_s
+        self.waits.append(Queued(*of, takes=False))
 
     def _times(self, job: QueuedJob) -> tuple[Lives, Hashable]:
         declares = job.work_s, job.target is not None
@@ -364,7 +372,7 @@ class LineMaker:
             caps.append(((TARGET, job.array), 1))
             self.room.setdefault(caps[-1][0], left)
         if shares.rules.user_slots:
-            caps.append((("user", job.user), job.slots))
+            caps.append(((USER, job.user), job.slots))
             self.room.setdefault(caps[-1][0], int(shares.slots_left(job.user)))
         if limit := shares.name_limit(job.name):
             caps.append((("name", job.name), 1))

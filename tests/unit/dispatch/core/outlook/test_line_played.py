@@ -19,7 +19,7 @@ from lbd.dispatch.core.outlook.line_played import (
     spread,
 )
 from lbd.dispatch.core.outlook.lives import SELDOM_UNLIKE, Lives
-from lbd.dispatch.core.outlook.novelty import TARGET_AHEAD
+from lbd.dispatch.core.outlook.novelty import TARGET_AHEAD, TARGET_OWN
 from lbd.dispatch.core.outlook.plays import NEW, PLAYED_MAX, STEPS, Plays
 from lbd.dispatch.core.targets.task_times import Earlier
 from lbd.model import HostId, JobId, Needs
@@ -137,6 +137,8 @@ def test_while_nothing_is_known_of_a_targets_tasks_all_in_its_line_is_a_guess():
     after = Forecast(table.queues).of(table.queues.registry[JobId("9")], 0.0)
     assert after.how.endswith(TARGET_AHEAD)
     assert (after.is_rough, after.within_s) == (True, None)
+    own = Forecast(table.queues).of(table.queues.registry[JobId("20001")], 0.0)
+    assert own.how.endswith(TARGET_OWN)  # no other array is ahead
 
 
 def test_tasks_of_a_target_that_have_not_run_take_what_their_user_says():
