@@ -28,7 +28,8 @@ def not_reached_fix(host: str, error: str, address: str) -> str:
     # a certificate; the second: up to release 0.1
     if error.endswith((" has expired", " has expired")):
         whose = error.rpartition(" has ")[0].rpartition(" ")[2]
-        return check_clock(ENDED_FIX + REJOIN_FIX.format(whose), f"here and on {whose}")
+        # If it is ours, the other host says so: by its clock.
+        return check_clock(ENDED_FIX + REJOIN_FIX.format(whose), f"here and on {host}")
     if "refused" in error:  # the machine answers, and no firewall is in the way
         return f"no LIM is listening there: on {host}, run `systemctl start lbd.target` or `lbd up`"
     return (

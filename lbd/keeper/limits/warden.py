@@ -63,7 +63,8 @@ MESSAGE_BYTES = 8192
 TOGETHER_S = 0.02  # so long it leaves messages in its socket
 TOGETHER_LEASES = 64  # with more, the renewals of all at once might not fit there
 GRACE_S = 0.3  # for the keeper to act itself; the dispatcher waits for at least a second
-SURVIVORS_SHARE = 0.05  # of its time for what was killed and is still there
+HANGS_S = 30.0  # what is still there so long after anything new was killed hangs in the kernel
+SURVIVORS_SHARE = 0.05  # of its time for that
 FED_PER_TIMEOUT = 3
 SUSPECTED = (
     # looks, a second apart, before a silent keeper is killed: this process may have been stopped,
@@ -157,11 +158,13 @@ class Lease:
     uid: int
     again_s: float = AGAIN_S  # until the next kill
     killed: dict[int, int] = field(default_factory=dict)  # by the last one, as of `begun_by`
+    new_s: float | None = None  # when a kill last met anything that was not killed before
 
     @property
     def has_survived(self) -> bool:
-        """Whether the last kill has met only what was killed before. It waits in the kernel, as
-        long as a user likes (a FUSE of their own), can begin nothing, and ends when it is let."""
+        """Whether kills have long met only what was killed before. It waits in the kernel, as long
+        as a user likes (a FUSE of their own), can begin nothing, and ends when it is let. Not at
+        once: of processes that begin others all the time, one look may miss the new ones."""
         return self.again_s > AGAIN_S
 
     def close(self) -> None:
@@ -170,9 +173,12 @@ class Lease:
                 os.close(descriptor)
 
     def kill(self) -> None:
-        killed = self._kill()
-        is_known = killed.items() <= self.killed.items()
-        self.again_s, self.killed = longer_s(self.again_s) if is_known else AGAIN_S, killed
+        killed, now_s = self._kill(), clock_s()
+        if self.new_s is None or not killed.items() <= self.killed.items():
+            self.new_s, self.again_s = now_s, AGAIN_S
+        elif now_s - self.new_s >= HANGS_S:
+            self.again_s = longer_s(self.again_s)
+        self.killed = killed
 
     def _kill(self) -> dict[int, int]:
         if self.group < 0:
@@ -250,7 +256,7 @@ class Watch:
 
     def learn(self, pid: int, until_s: float, uid: int, group: bytes) -> None:
         if (known := self._leases.get(pid)) is not None:
-            known.until_s, known.again_s = until_s, AGAIN_S
+            known.until_s, known.again_s, known.new_s = until_s, AGAIN_S, None
         else:
             self._leases[pid] = Lease(pid, until_s, *_descriptors(pid, group), uid)
 

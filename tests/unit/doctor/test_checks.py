@@ -294,6 +294,9 @@ def test_an_expired_certificate_of_another_host_names_the_process_that_renews_it
     assert "lbd-authority" in found.fix
     assert "`lbctl token create h2`" in found.fix
     assert found.fix.startswith("first check the clock here and on h2 with `date`")
+    error = "h2: the certificate of h1 has expired"  # by the clock of h2
+    (found,) = peer({"name": "h2", "reachable": False, "error": error}, {"state": "down"})
+    assert found.fix.startswith("first check the clock here and on h2 with `date`")
 
 
 @pytest.mark.parametrize(

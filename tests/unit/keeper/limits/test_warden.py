@@ -8,10 +8,11 @@ import time
 import pytest
 
 from lbd.keeper.limits import warden
-from lbd.keeper.limits.portions import AGAIN_S_MAX
+from lbd.keeper.limits.portions import AGAIN_S, AGAIN_S_MAX
 from lbd.keeper.limits.warden import (
     ENDED_AT_ONCE,
     GRACE_S,
+    HANGS_S,
     MESSAGE_BYTES,
     SURVIVORS_SHARE,
     TOGETHER_S,
@@ -301,8 +302,21 @@ def test_what_hangs_for_as_long_as_its_user_likes_takes_no_time_of_the_wardens(o
     """It looked at all processes ten times a second, before all others, for as long as one hung."""
     ending = overdue(HUNG[0])
     assert ending.turns(1.0) >= 3
-    ending.turns(30.0)
+    ending.turns(HANGS_S + 10.0)
     assert ending.turns(60.0) <= 60.0 / AGAIN_S_MAX + 1
+
+
+def test_what_begins_others_all_the_time_is_killed_often_though_a_look_may_miss_them(
+    overdue,
+):
+    """A fork bomb: its new sessions are not seen in every look."""
+    ending = overdue(HUNG[0])
+    for number in range(20):
+        before = ending.kills.get(HUNG[0], 0)
+        ending.turns(HANGS_S / 2)
+        assert ending.kills[HUNG[0]] - before >= 0.9 * HANGS_S / 2 / AGAIN_S
+        ending.there[HUNG[0]][number] = 2
+        ending.turns(AGAIN_S)
 
 
 def test_many_that_hang_together_take_a_small_share_of_its_time(overdue):
