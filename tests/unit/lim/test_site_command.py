@@ -12,6 +12,11 @@ from lbd.config.schema import LoadConfig
 from lbd.lim.site_command import ERROR_BYTES_MAX, SiteCommand
 from tests.unit.until import until
 
+# A run that is cancelled while it is being killed is reaped later, as `put_an_end_to` says.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <function Popen.__del__:pytest.PytestUnraisableExceptionWarning"
+)
+
 
 @asynccontextmanager
 async def running(script, timeout_s=5.0):
