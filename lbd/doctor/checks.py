@@ -11,15 +11,6 @@ from pathlib import Path
 
 from lbd.config.schema import Config
 from lbd.dispatch.ledger.database_url import exposed
-from lbd.doctor.certificate_fixes import (
-    ENDED_FIX,
-    JOIN_FIX,
-    REPLACED_FIX,
-    REVOKED_FIX,
-    REVOKED_SAYS,
-    check_clock,
-    clock_here,
-)
 from lbd.errors import ConfigError, LbdError
 from lbd.keeper.gate import find_account
 from lbd.keeper.run_as import LocalUser
@@ -38,6 +29,28 @@ SEE_CERTIFICATE = "see the certificate's line above"
 SEE_STATE_DIRECTORY = "see the state directory's line above"
 UNSEEN = "skipped"  # could not be checked
 UNSEEN_SAYS = "{} not looked at: permission denied; run this as root or the daemons' user"
+JOIN_FIX = (
+    "run `lbctl token create {}` on the authority's host, then here the `lbctl join` line that it "
+    "prints, and `lbctl restart`"
+)
+REJOIN_FIX = (
+    "run `lbctl token create {}` on the authority's host, then on that host the `lbctl join` line "
+    "that it prints, and `lbctl restart`"
+)
+REVOKED_SAYS = "revoked: no host of the cluster talks to this one"
+REVOKED_FIX = (
+    "is another machine {host} now (`lbctl status` on another host)? A new token for {host} would "
+    "revoke that one, so {ended}. Otherwise {joined}"
+)
+# only the certificates: the rest of the state directory may be the one copy of a queue's ledger
+REPLACED_FIX = (
+    "save what only this machine has (`lbctl stats --csv`), then end this one: `systemctl disable "
+    "--now lbd.target; rm -r {paths}`; it can join again under another name"
+)
+ENDED_FIX = (
+    "it should have been renewed: is lbd-authority running on the authority's host? Then join "
+    "again: "
+)
 SPACE_MIN_BYTES = 16 << 20
 PACKAGES_DOCS = "/usr/share/doc/lbd/docs"
 DOCS = PACKAGES_DOCS if os.path.isdir(PACKAGES_DOCS) else "docs"
@@ -216,6 +229,20 @@ def certificate(config: Config, files: HostFiles) -> Iterator[Check]:
         yield Check("certificate", WARN, f"expires in {duration_text(left_s)}", fix)
     else:
         yield Check("certificate", OK, f"{config.host.name}'s, {duration_text(left_s)} left")
+
+
+def clock_here(now_s: float) -> str:
+    """A certificate is judged by this host's clock, so the line says what that shows."""
+    return f"by this host's clock: {time.strftime('%Y-%m-%d %H:%M %Z', time.localtime(now_s))}"
+
+
+def check_clock(otherwise: str, where: str = "here") -> str:
+    """To join again is of no use while the clock is wrong. The restart: a daemon waits until the
+    time at which the wrong clock has it renew the certificate next."""
+    return (
+        f"first check the clock {where} with `date`: if it is wrong, set it (chrony or ntpd), then "
+        f"`lbctl restart`. If it is right, {otherwise}"
+    )
 
 
 def revoked_here(config: Config, files: HostFiles) -> Check:

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from lbd import __version__
 from lbd.console.daemons import START
 from lbd.console.reply import Json, number, text
-from lbd.doctor.certificate_fixes import ENDED_FIX, REJOIN_FIX, check_clock
-from lbd.doctor.checks import FAULT, OK, WARN, Check
+from lbd.doctor.checks import ENDED_FIX, FAULT, OK, REJOIN_FIX, WARN, Check, check_clock
 from lbd.model import STOPPED
 from lbd.net.details import NOT_REACHED, UNPROVEN
 

@@ -15,10 +15,10 @@ from lbd import __version__
 from lbd.config.access import AdmissionConfig
 from lbd.config.schema import ClusterConfig, Config, HostConfig, HostEntry, StageConfig
 from lbd.doctor import this_host
-from lbd.doctor.certificate_fixes import REVOKED_SAYS
 from lbd.doctor.checks import (
     FAULT,
     OK,
+    REVOKED_SAYS,
     UNSEEN,
     WARN,
     directory,
