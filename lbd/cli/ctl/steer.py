@@ -126,22 +126,20 @@ def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> tuple[int
     """Returns how many jobs of the queue or of other hosts are left there when none is or the time
     is up, None if that has not been known for a while; and how many commands typed there run, which
     are not waited for."""
-    drained_s, said = time.monotonic(), False
-    known_s = drained_s
+    drained_s = known_s = time.monotonic()
+    said = False
     while True:
         row = row_of(daemons, host)
         now_s = time.monotonic()
         left, typed = (whole(table(row, "jobs"), kind) for kind in ("foreign", "local"))
+        waited_s = now_s - drained_s
         if text(row, "state") not in ("down", "") and row.get("jobs_known", True):
             known_s = now_s
+            # A sample from before the drain proves nothing: a job may have started since.
+            if (left == 0 and number(row, "age_s") < waited_s) or waited_s > timeout_s:
+                return left, typed
         elif now_s - known_s > min(UNKNOWN_S, timeout_s):
             return None, 0
-        waited_s = now_s - drained_s
-        # A sample from before the drain proves nothing: a job may have started since.
-        is_known = known_s == now_s
-        is_empty = is_known and left == 0 and number(row, "age_s") < waited_s
-        if is_empty or (is_known and waited_s > timeout_s):
-            return left, typed
         if left and waited_s > SILENT_S and not said:
             said = True
             say(f"{host} is drained; waiting for {jobs_there(left)} there: "

@@ -39,12 +39,19 @@ def test_a_job_that_no_host_accepts_now_waits_for_its_time_and_others_continue()
     assert (begin.job, begin.attempt) == ("1", 3)
 
 
-def test_a_job_refused_for_good_on_one_host_waits_for_the_other():
+def refused_for_now_and_for_good():
+    """A job that one host takes at another time, and the other one never. Returns both starts,
+    too."""
     table = Table()
     (begin,) = table.submit("1")
     (again,) = begins(not_yet(table, begin))
     never = Ending(Cause.LOST, reason="not allowed here")
     table.life.refused(again.host, again.job, again.attempt, "admission", never, *table.when)
+    return table, begin, again
+
+
+def test_a_job_refused_for_good_on_one_host_waits_for_the_other():
+    table, begin, _ = refused_for_now_and_for_good()
     table.now_s = 600.0
     (later,) = begins(table.life.tick(*table.when))
     assert later.host == begin.host
@@ -74,11 +81,7 @@ def test_it_says_until_when_it_waits_whatever_another_host_refuses_later():
 
 
 def test_a_host_that_refuses_again_and_again_does_not_hide_what_another_said():
-    table = Table()
-    (begin,) = table.submit("1")
-    (again,) = begins(not_yet(table, begin))
-    never = Ending(Cause.LOST, reason="not allowed here")
-    table.life.refused(again.host, again.job, again.attempt, "admission", never, *table.when)
+    table, _, again = refused_for_now_and_for_good()
     for hour in range(1, 6):
         table.now_s = hour * 600.0
         (later,) = begins(table.life.tick(*table.when))
