@@ -33,7 +33,7 @@ def add_tally(reply: pb.JobInfo, row: JobRow, tally: Tally) -> None:
     if not (tally.waiting and tally.open):
         reply.reason = tally.suspended_for or tally.cancelled_for
     array = reply.array
-    array.indexes, array.at_once = row.indexes, row.at_once
+    array.indexes, array.at_once, array.count = row.indexes, row.at_once, row.count
     for name, count in tally.states.items():
         array.tasks[name] = count
     array.held = tally.held_count

@@ -11,6 +11,7 @@ from lbd.dispatch.core.job_selection import (
     check_count,
     jobs_of,
     no_last,
+    read_range,
     read_selectors,
     tasks_of,
 )
@@ -18,6 +19,7 @@ from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Tally, Wanted
 from lbd.dispatch.core.ownership import Asker, Owners
 from lbd.errors import LbdError
 from lbd.model import JobId, JobState
+from lbd.text.ranges import merged
 
 ANSWER_MAX = 100_000  # jobs in one answer
 COMMANDS_BYTES = 64 << 20  # of jobs to start over
@@ -30,6 +32,7 @@ NOTHING_TO = {
 }
 EMPTY_MAX = 20  # ranges without jobs to act on, of which it is said which have none at all
 FEW = 500  # selectors that can be parsed within a few milliseconds
+TOO_MANY = f"more than {ANSWER_MAX} jobs; name fewer at a time"
 TOO_LONG = "these jobs do not fit into one answer; name fewer at a time"
 
 Given = ParamSpec("Given")
@@ -147,6 +150,11 @@ class JobFinder:
         )
         return [row.id for row in rows]
 
+    async def numbers(self, selectors: Sequence[str]) -> list[int]:
+        """Returns the job numbers in these ranges, in order, whether there are such jobs or not.
+        Raises LbdError."""
+        return await self._read(selectors, numbers_in, selectors)
+
     async def _meant(
         self,
         selectors: Sequence[str],
@@ -198,7 +206,7 @@ class JobFinder:
         """Raises LbdError if there are too many for one answer."""
         rows = await self.ledger.find(wanted)
         if len(rows) > ANSWER_MAX:
-            raise LbdError(f"more than {ANSWER_MAX} jobs; name fewer at a time")
+            raise LbdError(TOO_MANY)
         if wanted.bytes_max and sum(len(row.command) for row in rows) >= wanted.bytes_max:
             raise LbdError(TOO_LONG)
         return await self.owners.known(rows)
@@ -280,6 +288,15 @@ async def forgiven(ledger: Ledger, rows: Sequence[JobRow]) -> list[JobRow]:
         replace(row, barred=tuple(host for host in row.barred if (row.id, host) not in had))
         for row in rows
     ]
+
+
+def numbers_in(selectors: Sequence[str]) -> list[int]:
+    """Raises LbdError."""
+    check_count(selectors)
+    ranges = merged([read_range(one) for one in selectors])
+    if sum(high - low + 1 for low, high in ranges) > ANSWER_MAX:
+        raise LbdError(TOO_MANY)
+    return [number for low, high in ranges for number in range(low, high + 1)]
 
 
 def singles(ranges: Sequence[tuple[int, int]]) -> tuple[int, ...]:

@@ -111,6 +111,20 @@ class Watcher:
             self.changed[at] = not ended
 
 
+class EndsWatcher(Watcher):
+    """A client that is only notified once all of its jobs have ended."""
+
+    __slots__ = ()
+
+    def __init__(self, ids: Sequence[int]) -> None:
+        super().__init__(ids, ends_only=True)
+
+    def change(self, job: int, *, has_ended: bool) -> None:
+        self.end(job)
+        if not self.open:
+            self.event.set()
+
+
 @dataclass(slots=True)
 class Watchers:
     """Which client watches which job."""
@@ -187,6 +201,23 @@ class Watching:
         finally:
             self.watchers.remove(watcher)
             watcher.rest()
+
+    async def until_ended(self, watched: Sequence[int], turn: Turn) -> None:
+        """Waits until the queue is done with all these jobs, without reading them from the ledger;
+        that they have ended may not be on disk yet. `watched`, `turn`: as for `follow`."""
+        watcher = EndsWatcher(watched)
+        self.watchers.add(watcher)
+        try:
+            async with turn():
+                for number, job in enumerate(watched, 1):
+                    if JobId(str(job)) not in self.live:
+                        watcher.end(job)
+                    if not number % PIECE_JOBS:
+                        await asyncio.sleep(0)
+            if watcher.open:
+                await watcher.event.wait()
+        finally:
+            self.watchers.remove(watcher)
 
     async def _send_changes(self, host: str, watcher: Watcher, send: Send, turn: Turn) -> None:
         explained = len(watcher.ids) <= EXPLAINED_MAX

@@ -11,6 +11,7 @@ from lbd.net.gen import dispatch_pb2 as pb
 from lbd.text.array_phrases import SHOWN
 from lbd.text.job_phrases import ENDED_UNRECORDED, OVER_UNRECORDED, is_held
 from lbd.text.one_line import one_line
+from lbd.text.ranges import merged
 from lbd.text.units import duration_text
 
 CANCELLED_EARLY = "cancelled before it ran"
@@ -98,6 +99,16 @@ def array_json(array: pb.ArrayInfo) -> Json:
             for task in array.bad
         ],
     }
+
+
+def numbers_left(jobs: Iterable[pb.JobInfo]) -> list[str]:
+    """Returns the numbers, as ranges, of those of these jobs and arrays that have not ended."""
+    ranges = [
+        (job.id, job.id + max(1, job.array.count or sum(job.array.tasks.values())) - 1)
+        for job in jobs
+        if job.state not in ENDED_NAMES
+    ]
+    return [f"{first}-{last}" for first, last in merged(ranges)]
 
 
 def counts_json(jobs: Iterable[pb.JobInfo]) -> Json:

@@ -7,7 +7,9 @@ import asyncio
 import base64
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from lbd.errors import Unavailable
 from lbd.keeper.run_as import Asker, is_same
@@ -17,7 +19,6 @@ from lbd.lbm.queue.dispatcher_client import (
     CHECKPOINT,
     NO_QUEUE,
     DispatcherClient,
-    ranges_of,
 )
 from lbd.lbm.queue.logs import cut_short
 from lbd.lbm.queue.other_spools import pieces_of
@@ -29,10 +30,10 @@ from lbd.lbm.session.queue_json import (
     calibration_json,
     counts_json,
     expected_end,
-    held_in,
     interval,
     name_of,
     not_yours,
+    numbers_left,
     prediction_json,
     speedup_json,
     speedup_of,
@@ -40,7 +41,6 @@ from lbd.lbm.session.queue_json import (
     update_of,
     which_task,
     why_no_output,
-    why_unrecorded,
 )
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
@@ -53,6 +53,7 @@ from lbd.text.needs_words import needs_text, read_needs_text
 from lbd.text.one_line import one_line
 
 PATIENCE_MAX_S = 20.0  # for one answer
+AGAIN_S = 1.0
 ASKED_MAX_S = 1e9  # the longest time that a question may name
 PLACE_MAX = 1 << 62
 FULL_CHARS = 300
@@ -128,11 +129,11 @@ class QueueAnswers:
 
     async def _find_in_turn(
         self, question: Json, caller: Caller, left_out: LeftOut | None = None, *,
-        attempts: bool = False, explained: bool = True,
+        attempts: bool = False, explained: bool = True, by_array: bool = False,
     ) -> list[pb.JobInfo]:  # fmt: skip
         """Like `find`, within a question whose answer takes longer."""
         async with self._home.long_answers.turn(caller.person, "queue.jobs"):
-            more = {"attempts": attempts, "explained": explained}
+            more = {"attempts": attempts, "explained": explained, "by_array": by_array}
             return await self.find(question, caller, left_out, **more)
 
     async def find(
@@ -226,38 +227,41 @@ class QueueAnswers:
         `brief` is given."""
         if question.get("counts"):
             return await self._counts(question, caller)
-        left_out = LeftOut()
-        jobs = await self._find_in_turn(question, caller, left_out, explained=False)
-        waiting = [str(job.id) for job in jobs if job.state not in ENDED_NAMES]
-        held, unrecorded = sum(map(held_in, jobs)), one_line(why_unrecorded(jobs))
-        ended = [job for job in jobs if job.state in ENDED_NAMES]
-        brief, count = bool(question.get("brief")), len(jobs)
-        del jobs
-        patience_s = bounded_s(question, "patience_s", ASKED_MAX_S)
-        if waiting and patience_s > 0:
-            user = user_name(caller.uid)
-            asked = pb.JobsAsked(
-                selectors=ranges_of(waiting), once_ended=True, user=user, by_number=True
-            )
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(patience_s, PATIENCE_MAX_S)):
-                    async for reply in self._queue().watch(asked):
-                        ended += reply.jobs
-            if ended and not brief:  # with everything known about them
-                jobs = await self._find_in_turn(question, caller, explained=False)
-                ended = [job for job in jobs if job.state in ENDED_NAMES]
-        outputs: Json = {}
-        if question.get("outputs") and len(ended) == count and self._home.files is not None:
-            left_s = 0.0 if waiting else min(patience_s, PATIENCE_MAX_S)
-            outputs = await self._home.files.awaited.answer(caller.uid, ended, left_s)
-        return outputs | {
-            "absent": left_out.absent,
-            "open": count - len(ended),
-            "held": held,
-            "unrecorded": unrecorded,
-            "all_done": all(job.state == "done" for job in ended),
-            "jobs": [] if brief else [queued_json(job) async for job in in_turns(ended)],
-        }
+        # Tasks are not looked at one by one, unless somebody wants to see them.
+        brief = bool(question.get("brief"))
+        find = partial(self._find_in_turn, question, caller, explained=False, by_array=brief)
+        patience_s, left_out = bounded_s(question, "patience_s", ASKED_MAX_S), LeftOut()
+        jobs = await find(left_out)
+        waits = patience_s > 0 and bool(numbers_left(jobs))
+        if waits:
+            give_up_s = time.monotonic() + min(patience_s, PATIENCE_MAX_S)
+            await self._until_ended(jobs, caller, give_up_s)
+            jobs = await find()
+            if numbers_left(jobs):  # also if their ends are not on disk yet
+                await asyncio.sleep(min(AGAIN_S, max(0.0, give_up_s - time.monotonic())))
+        reply = counts_json(jobs) | {"absent": left_out.absent}
+        if question.get("outputs") and not reply["open"] and self._home.files is not None:
+            left_s = 0.0 if waits else min(patience_s, PATIENCE_MAX_S)
+            awaited = self._home.files.awaited
+            if awaited.are_of(caller.uid):
+                tasks = await self._find_in_turn(question, caller, explained=False)
+                reply |= await awaited.answer(caller.uid, tasks, left_s)
+        if not brief:
+            ended = [job for job in jobs if job.state in ENDED_NAMES]
+            reply["jobs"] = [queued_json(job) async for job in in_turns(ended)]
+        return reply
+
+    async def _until_ended(
+        self, jobs: Sequence[pb.JobInfo], caller: Caller, give_up_s: float
+    ) -> None:
+        """Waits until these jobs have ended, or until then."""
+        asked = pb.JobsAsked(
+            selectors=numbers_left(jobs), user=user_name(caller.uid), by_number=True, all_ended=True
+        )
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(give_up_s - time.monotonic()):
+                async for _ in self._queue().watch(asked):  # an older dispatcher names each
+                    pass
 
     async def _counts(self, question: Json, caller: Caller) -> Json:
         """How many are in each state, for clients that ask repeatedly; if asked for `ends`, also

@@ -40,6 +40,10 @@ class AwaitedOutputs:
         self._moved.set()
         self._moved = asyncio.Event()
 
+    def are_of(self, uid: int) -> bool:
+        """Whether any outputs for that user may come, or are known not to."""
+        return any(note.uid == uid for note in self._notes.values())
+
     def coming(self, uid: int, jobs: Sequence[int]) -> list[int]:
         """Returns, in order, those of these ended jobs whose outputs are on their way to that user
         here: no trouble is known that keeps them away until the user does something."""

@@ -287,7 +287,7 @@ class SubmitReply(_message.Message):
     def __init__(self, error: _Optional[str] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., warning: _Optional[str] = ..., is_other: _Optional[bool] = ..., remark: _Optional[str] = ..., cancelled: _Optional[str] = ...) -> None: ...
 
 class JobsAsked(_message.Message):
-    __slots__ = ("selectors", "user", "ended_too", "with_attempts", "once_ended", "unexplained", "uid", "by_array", "by_number", "some")
+    __slots__ = ("selectors", "user", "ended_too", "with_attempts", "once_ended", "unexplained", "uid", "by_array", "by_number", "some", "all_ended")
     SELECTORS_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     ENDED_TOO_FIELD_NUMBER: _ClassVar[int]
@@ -298,6 +298,7 @@ class JobsAsked(_message.Message):
     BY_ARRAY_FIELD_NUMBER: _ClassVar[int]
     BY_NUMBER_FIELD_NUMBER: _ClassVar[int]
     SOME_FIELD_NUMBER: _ClassVar[int]
+    ALL_ENDED_FIELD_NUMBER: _ClassVar[int]
     selectors: _containers.RepeatedScalarFieldContainer[str]
     user: str
     ended_too: bool
@@ -308,7 +309,8 @@ class JobsAsked(_message.Message):
     by_array: bool
     by_number: bool
     some: bool
-    def __init__(self, selectors: _Optional[_Iterable[str]] = ..., user: _Optional[str] = ..., ended_too: _Optional[bool] = ..., with_attempts: _Optional[bool] = ..., once_ended: _Optional[bool] = ..., unexplained: _Optional[bool] = ..., uid: _Optional[int] = ..., by_array: _Optional[bool] = ..., by_number: _Optional[bool] = ..., some: _Optional[bool] = ...) -> None: ...
+    all_ended: bool
+    def __init__(self, selectors: _Optional[_Iterable[str]] = ..., user: _Optional[str] = ..., ended_too: _Optional[bool] = ..., with_attempts: _Optional[bool] = ..., once_ended: _Optional[bool] = ..., unexplained: _Optional[bool] = ..., uid: _Optional[int] = ..., by_array: _Optional[bool] = ..., by_number: _Optional[bool] = ..., some: _Optional[bool] = ..., all_ended: _Optional[bool] = ...) -> None: ...
 
 class AttemptInfo(_message.Message):
     __slots__ = ("number", "host", "tier", "state", "cutoff_s", "started", "finished", "cpu_s", "exit_status", "reason", "slots")
@@ -337,7 +339,7 @@ class AttemptInfo(_message.Message):
     def __init__(self, number: _Optional[int] = ..., host: _Optional[str] = ..., tier: _Optional[int] = ..., state: _Optional[str] = ..., cutoff_s: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., exit_status: _Optional[int] = ..., reason: _Optional[str] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class ArrayInfo(_message.Message):
-    __slots__ = ("indexes", "tasks", "waiting", "at_once", "bad", "held", "held_indexes", "expected_end", "expected_low", "expected_high", "expected_by", "comparable", "is_rough")
+    __slots__ = ("indexes", "tasks", "waiting", "at_once", "bad", "held", "held_indexes", "expected_end", "expected_low", "expected_high", "expected_by", "comparable", "is_rough", "count")
     class TasksEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -358,6 +360,7 @@ class ArrayInfo(_message.Message):
     EXPECTED_BY_FIELD_NUMBER: _ClassVar[int]
     COMPARABLE_FIELD_NUMBER: _ClassVar[int]
     IS_ROUGH_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
     indexes: str
     tasks: _containers.ScalarMap[str, int]
     waiting: str
@@ -371,7 +374,8 @@ class ArrayInfo(_message.Message):
     expected_by: str
     comparable: int
     is_rough: bool
-    def __init__(self, indexes: _Optional[str] = ..., tasks: _Optional[_Mapping[str, int]] = ..., waiting: _Optional[str] = ..., at_once: _Optional[int] = ..., bad: _Optional[_Iterable[_Union[BadTaskInfo, _Mapping]]] = ..., held: _Optional[int] = ..., held_indexes: _Optional[str] = ..., expected_end: _Optional[float] = ..., expected_low: _Optional[float] = ..., expected_high: _Optional[float] = ..., expected_by: _Optional[str] = ..., comparable: _Optional[int] = ..., is_rough: _Optional[bool] = ...) -> None: ...
+    count: int
+    def __init__(self, indexes: _Optional[str] = ..., tasks: _Optional[_Mapping[str, int]] = ..., waiting: _Optional[str] = ..., at_once: _Optional[int] = ..., bad: _Optional[_Iterable[_Union[BadTaskInfo, _Mapping]]] = ..., held: _Optional[int] = ..., held_indexes: _Optional[str] = ..., expected_end: _Optional[float] = ..., expected_low: _Optional[float] = ..., expected_high: _Optional[float] = ..., expected_by: _Optional[str] = ..., comparable: _Optional[int] = ..., is_rough: _Optional[bool] = ..., count: _Optional[int] = ...) -> None: ...
 
 class BadTaskInfo(_message.Message):
     __slots__ = ("index", "state", "exit_status", "signal", "cause")

@@ -7,6 +7,7 @@ import pytest
 
 from lbd.dispatch import watching as watching_module
 from lbd.dispatch.calls import LONG_OF_USER
+from lbd.dispatch.core.job_selection import LARGEST
 from lbd.dispatch.core.ledger_rows import Wanted
 from lbd.dispatch.core.records import Changed, Fate, Settle
 from lbd.dispatch.ledger.batches import LATE_S, Batch, Batches
@@ -130,6 +131,47 @@ async def test_with_once_ended_only_the_end_is_sent_and_so_it_is_where_the_end_c
     assert [await context.sent.get() for _ in range(context.sent.qsize())] == [[(1, "cancelled")]]
 
 
+async def test_who_waits_for_all_to_end_is_sent_nothing_and_no_task_is_looked_up(
+    world, monkeypatch
+):
+    """`lbctl wait` of an array listed all its tasks twice, and was sent each that ended."""
+    for _ in range(4):
+        await world.submit(asking())
+    await world.act(user="ann", verb="kill", selectors=["1"])
+    monkeypatch.setattr(world.ledger, "find", None)
+    context = Context()
+    asked = pb.JobsAsked(user="ann", selectors=["2-3", "1-2"], by_number=True, all_ended=True)
+    watching = asyncio.create_task(world.desk._watch(asked.SerializeToString(), context))
+    async with asyncio.timeout(10):
+        await until(lambda: len(world.dispatcher.watchers))
+        (watcher,) = world.dispatcher.watchers._by_block[0]
+        await until(lambda: watcher.open == 2)
+        monkeypatch.undo()
+        await world.act(user="ann", verb="kill", selectors=["3"])
+        await until(lambda: watcher.open == 1)
+        assert not watching.done()
+        await world.act(user="ann", verb="kill", selectors=["2"])
+        await watching
+    assert context.sent.empty()
+    assert not len(world.dispatcher.watchers)
+
+
+@pytest.mark.parametrize(
+    ("selectors", "error"),
+    [
+        (["1-200000"], "more than 100000 jobs"),
+        (["5", f"3-{LARGEST}"], "more than 100000 jobs"),
+        (["last"], "not a queued job's id"),
+    ],
+)
+async def test_what_is_waited_for_is_bounded(world, selectors, error):
+    context = QueueContext()
+    asked = pb.JobsAsked(user="ann", selectors=selectors, by_number=True, all_ended=True)
+    async with asyncio.timeout(10):
+        await world.desk._watch(asked.SerializeToString(), context)
+    assert error in context.sent.get_nowait().error
+
+
 async def test_the_end_of_an_ended_job_is_sent_without_waiting(world, monkeypatch):
     monkeypatch.setattr(watching_module, "GATHER_ONE_S", 60.0)
     await world.submit(asking())
@@ -242,7 +284,10 @@ async def test_many_jobs_are_looked_up_a_few_at_a_time(world):
         await watching
 
 
-async def test_what_one_user_watches_is_bounded_and_another_is_not_kept_from_it(world, monkeypatch):
+@pytest.mark.parametrize("how", [{"once_ended": True}, {"all_ended": True}])
+async def test_what_one_user_watches_is_bounded_and_another_is_not_kept_from_it(
+    world, monkeypatch, how
+):
     monkeypatch.setattr(watching_module, "WATCHED_OF_USER", 100)
     monkeypatch.setattr(watching_module, "WATCHED_OF_HOST", 150)
     world.desk._watching = Watching(
@@ -251,7 +296,7 @@ async def test_what_one_user_watches_is_bounded_and_another_is_not_kept_from_it(
     await world.submit(array(60))
 
     def watched_by(user):
-        asked = pb.JobsAsked(user=user, selectors=["1-60"], once_ended=True).SerializeToString()
+        asked = pb.JobsAsked(user=user, selectors=["1-60"], **how).SerializeToString()
         return asyncio.create_task(world.desk._watch(asked, Context()))
 
     async with asyncio.timeout(20):

@@ -262,10 +262,7 @@ def wait(
                 said_held = True
                 say(waits_for_release(left, ids))
         if not (ends or listed or reply.get("all_done")):
-            question = {"op": "queue.wait", "ids": ids, "patience_s": 0.0, "counts": True}
-            question["some"] = True
-            with contextlib.suppress(LbdError):
-                ends = daemons.lbm(question, ANSWER_S)
+            ends = reply
     except LbdError as problem:
         report_error("lbctl", problem)
         return NO_ANSWER, found

@@ -11,6 +11,7 @@ from lbd.config.schema import Config, HostConfig
 from lbd.keeper.run_as import Asker
 from lbd.lbm.core.jobs import Job, Jobs
 from lbd.lbm.owner.accounts import user_name
+from lbd.lbm.session import queue_questions
 from lbd.lbm.session.cpu_of_jobs import CpuOfJobs
 from lbd.lbm.session.cpu_used import CpuUsed
 from lbd.lbm.session.questions import Questions
@@ -315,3 +316,53 @@ async def test_if_only_the_queue_is_wanted_no_host_is_asked(queue):
     assert [job["id"] for job in told["jobs"]] == ["1", "2", "3"]
     assert not told["missing"]
     assert queue.asked[0].ended_too
+
+
+class Ending(Queue):
+    """An array of three tasks and a job, which end as somebody waits for them."""
+
+    def __init__(self, ended=("done", 3)):
+        super().__init__()
+        self.tasks, self.watched = {"running": 1, "pending": 2}, []
+        self._ended = ended
+
+    async def jobs(self, asked):
+        self.asked.append(asked)
+        array = pb.ArrayInfo(tasks=self.tasks, count=3)
+        state = "running" if "running" in self.tasks else "done"
+        one = pb.JobInfo(id=4, array_id=4, user=NAME, uid=OWN, state=state, array=array)
+        return pb.JobsInfo(jobs=[one])
+
+    async def watch(self, asked):
+        self.watched.append(asked)
+        state, count = self._ended
+        if state:
+            self.tasks = {state: count}
+        return
+        yield
+
+
+async def test_an_array_that_is_waited_for_is_one_job_until_it_has_ended():
+    queue = Ending()
+    asked = {"op": "queue.wait", "ids": ["4"], "patience_s": 5, "brief": True, "outputs": True}
+    told = await answers(queue, "uid").answer(asked, CALLER)
+    assert (told["open"], told["all_done"], told["states"]) == (0, True, {"done": 3})
+    assert told["jobs"] == []
+    assert all(one.by_array and one.unexplained for one in queue.asked)
+    (watched,) = queue.watched
+    assert watched.all_ended
+    assert list(watched.selectors) == ["4-6"]
+
+
+async def test_a_dispatcher_that_calls_what_runs_ended_is_not_asked_again_at_once(monkeypatch):
+    """It may know of an end that is not on disk."""
+    pauses = []
+
+    async def sleep(pause_s):
+        pauses.append(pause_s)
+
+    monkeypatch.setattr(queue_questions.asyncio, "sleep", sleep)
+    asked = {"op": "queue.wait", "ids": ["4"], "patience_s": 5, "brief": True}
+    told = await answers(Ending(("", 0)), "uid").answer(asked, CALLER)
+    assert (told["open"], told["all_done"]) == (3, False)
+    assert pauses == [queue_questions.AGAIN_S]
