@@ -1,9 +1,8 @@
 """What the dispatcher serves over the network: the hosts' connections, submissions, questions."""
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -235,27 +234,16 @@ class QueueService:
         return self._finder.owners.asker(asked.user, asked.uid if asked.HasField("uid") else None)
 
     async def _watch(self, data: bytes, context: "Context") -> None:
-        asked = await self._read(pb.JobsAsked, data, context)
-        if asked.all_ended:
-            await self._until_ended(asked, context)
-        else:
-            await self._watch_these(asked, context)
-
-    async def _until_ended(self, asked: pb.JobsAsked, context: "Context") -> None:
-        who = await self._calls.host(context), asked.user
-        try:
-            watched = await self._finder.numbers(asked.selectors)
-        except LbdError as problem:
-            await context.write(pb.JobsInfo(error=str(problem)).SerializeToString())
-            return
-        async with self._held(who, len(watched), context):
-            turn = self._calls.listing if is_long(asked) else self._calls.long
-            await self._watching.until_ended(watched, partial(turn, *who))
+        await self._watch_these(await self._read(pb.JobsAsked, data, context), context)
 
     async def _watch_these(self, asked: pb.JobsAsked, context: "Context") -> None:
         who = await self._calls.host(context), asked.user
         try:
-            async with (self._calls.listing if is_long(asked) else self._calls.long)(*who):
+            turn = partial(self._calls.listing if is_long(asked) else self._calls.long, *who)
+            if asked.all_ended:
+                numbers = await self._finder.numbers(asked.selectors)
+                return await self._watching.until_ended(who, numbers, turn)
+            async with turn():
                 watched = await self._finder.ids(
                     asked.selectors, self._asker(asked), by_number=asked.by_number
                 )
@@ -277,18 +265,10 @@ class QueueService:
         async def send(jobs: Sequence[pb.JobInfo]) -> None:
             await context.write(pb.JobsInfo(jobs=jobs).SerializeToString())
 
-        async with self._held(who, len(watched), context):
-            turn = partial(self._calls.listing, *who)
-            await self._watching.follow(who[0], watched, send, turn, once_ended=once_ended)
-
-    @contextlib.asynccontextmanager
-    async def _held(
-        self, who: tuple[str, str], count: int, context: "Context"
-    ) -> AsyncIterator[None]:
-        """Counts the watched jobs meanwhile; aborts the call if they are too many."""
         try:
-            with self._watching.held(who, count):
-                yield
+            with self._watching.held(who, len(watched)):
+                turn = partial(self._calls.listing, *who)
+                await self._watching.follow(who[0], watched, send, turn, once_ended=once_ended)
         except TooManyWatched as problem:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(problem))
 

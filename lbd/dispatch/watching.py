@@ -202,22 +202,28 @@ class Watching:
             self.watchers.remove(watcher)
             watcher.rest()
 
-    async def until_ended(self, watched: Sequence[int], turn: Turn) -> None:
+    async def until_ended(self, who: tuple[str, str], watched: Sequence[int], turn: Turn) -> None:
         """Waits until the queue is done with all these jobs, without reading them from the ledger;
-        that they have ended may not be on disk yet. `watched`, `turn`: as for `follow`."""
-        watcher = EndsWatcher(watched)
-        self.watchers.add(watcher)
-        try:
-            async with turn():
-                for number, job in enumerate(watched, 1):
-                    if JobId(str(job)) not in self.live:
-                        watcher.end(job)
-                    if not number % PIECE_JOBS:
-                        await asyncio.sleep(0)
-            if watcher.open:
-                await watcher.event.wait()
-        finally:
-            self.watchers.remove(watcher)
+        that they have ended may not be on disk yet. `who`: as for `held`; `watched`, `turn`: as for
+        `follow`. Raises TooManyWatched."""
+        with self.held(who, len(watched)):
+            watcher = EndsWatcher(watched)
+            self.watchers.add(watcher)
+            try:
+                async with turn():
+                    await self._end_others(watcher)
+                if watcher.open:
+                    await watcher.event.wait()
+            finally:
+                self.watchers.remove(watcher)
+
+    async def _end_others(self, watcher: Watcher) -> None:
+        """Ends the jobs of the watcher that are not in the queue."""
+        for number, job in enumerate(watcher.ids, 1):
+            if JobId(str(job)) not in self.live:
+                watcher.end(job)
+            if not number % PIECE_JOBS:
+                await asyncio.sleep(0)
 
     async def _send_changes(self, host: str, watcher: Watcher, send: Send, turn: Turn) -> None:
         explained = len(watcher.ids) <= EXPLAINED_MAX

@@ -254,14 +254,15 @@ class QueueAnswers:
     async def _until_ended(
         self, jobs: Sequence[pb.JobInfo], caller: Caller, give_up_s: float
     ) -> None:
-        """Waits until these jobs have ended, or until then."""
+        """Waits until these jobs have ended, or until then. Raises Refusal."""
         asked = pb.JobsAsked(
             selectors=numbers_left(jobs), user=user_name(caller.uid), by_number=True, all_ended=True
         )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(give_up_s - time.monotonic()):
-                async for _ in self._queue().watch(asked):  # an older dispatcher names each
-                    pass
+                async for reply in self._queue().watch(asked):  # an older one names each
+                    if reply.error:
+                        raise Refusal(reply.error)
 
     async def _counts(self, question: Json, caller: Caller) -> Json:
         """How many are in each state, for clients that ask repeatedly; if asked for `ends`, also

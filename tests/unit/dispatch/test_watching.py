@@ -284,10 +284,7 @@ async def test_many_jobs_are_looked_up_a_few_at_a_time(world):
         await watching
 
 
-@pytest.mark.parametrize("how", [{"once_ended": True}, {"all_ended": True}])
-async def test_what_one_user_watches_is_bounded_and_another_is_not_kept_from_it(
-    world, monkeypatch, how
-):
+async def test_what_one_user_watches_is_bounded_and_another_is_not_kept_from_it(world, monkeypatch):
     monkeypatch.setattr(watching_module, "WATCHED_OF_USER", 100)
     monkeypatch.setattr(watching_module, "WATCHED_OF_HOST", 150)
     world.desk._watching = Watching(
@@ -295,21 +292,25 @@ async def test_what_one_user_watches_is_bounded_and_another_is_not_kept_from_it(
     )
     await world.submit(array(60))
 
-    def watched_by(user):
-        asked = pb.JobsAsked(user=user, selectors=["1-60"], **how).SerializeToString()
-        return asyncio.create_task(world.desk._watch(asked, Context()))
+    def watched_by(user, how, context=None):
+        asked = pb.JobsAsked(user=user, selectors=["1-60"], by_number=True, **{how: True})
+        watching = world.desk._watch(asked.SerializeToString(), context or QueueContext())
+        return asyncio.create_task(watching)
 
     async with asyncio.timeout(20):
-        first = watched_by("ann")
+        first = watched_by("ann", "all_ended")
         await until(lambda: len(world.dispatcher.watchers))
         with pytest.raises(Aborted, match="ann is already waiting for 100 jobs"):
-            await watched_by("ann")
-        second = watched_by("bob")
+            await watched_by("ann", "once_ended")
+        refused = QueueContext()
+        await watched_by("ann", "all_ended", refused)
+        assert refused.sent.get_nowait().error == "ann is already waiting for 100 jobs"
+        second = watched_by("bob", "once_ended")
         await until(lambda: world.desk._watching._of_host.of("h2") == 120)
         with pytest.raises(Aborted, match="h2 is already waiting for 150 jobs"):
-            await watched_by("eve")
+            await watched_by("eve", "once_ended")
         world.trust.name = "h3"
-        third = watched_by("eve")
+        third = watched_by("eve", "all_ended")
         await until(lambda: world.desk._watching._of_host.of("h3") == 60)
         tasks = first, second, third
         for task in tasks:

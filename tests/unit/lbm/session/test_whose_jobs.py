@@ -338,8 +338,8 @@ class Ending(Queue):
         state, count = self._ended
         if state:
             self.tasks = {state: count}
-        return
-        yield
+        elif count:
+            yield pb.JobsInfo(error="ann is already waiting for 100 jobs")
 
 
 async def test_an_array_that_is_waited_for_is_one_job_until_it_has_ended():
@@ -366,3 +366,9 @@ async def test_a_dispatcher_that_calls_what_runs_ended_is_not_asked_again_at_onc
     told = await answers(Ending(("", 0)), "uid").answer(asked, CALLER)
     assert (told["open"], told["all_done"]) == (3, False)
     assert pauses == [queue_questions.AGAIN_S]
+
+
+async def test_who_waits_for_too_many_jobs_is_told_so():
+    asked = {"op": "queue.wait", "ids": ["4"], "patience_s": 5, "brief": True}
+    with pytest.raises(Refusal, match="already waiting for 100 jobs"):
+        await answers(Ending(("", 1)), "uid").answer(asked, CALLER)
