@@ -391,7 +391,7 @@ class Queues:
         assert entry.host is not None
         name, entry.host, entry.suspended_s = entry.host, None, None
         server = self.servers_by_host[name]
-        server.rises(entry)
+        server.rises(entry, self.shares.now_s)
         if name in self.hogged or self.shares.passes_over:
             self._none_beside_hog.clear()
         self.heads.released(entry.job.id, self.shares.now_s)
@@ -636,6 +636,8 @@ class Queues:
     ) -> Start:
         assert server.host is not None
         entry.started_s, name, slots = now_s, server.host.name, max(entry.job.slots, most)
+        if server.free < slots and server.used >= server.host.beside_hog:
+            server.ahead.append(entry)
         self._sit(entry, server, name, slots)
         entry.tier = line if isinstance(line, int) else 1
         return Start(entry.job, name, entry.tier, self.discipline.cutoff_s(line), slots)

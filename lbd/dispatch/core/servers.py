@@ -31,6 +31,7 @@ class Server:
     # For shared lines: the line's servers, its place among them, and the line's index here.
     beside: tuple[tuple["LineServers", int, int], ...] = ()
     running: dict[JobId, Entry] = field(default_factory=dict)
+    ahead: list[Entry] = field(default_factory=list)  # of these, those whose slots are not yet free
     used: int = 0  # slots used
     started: int = 0  # slots, since its load was reported
     arrays: tuple[int, ...] = ()  # of the jobs that ended here last
@@ -57,10 +58,16 @@ class Server:
         self.used += entry.slots
         self._give(entry.job.needs, 1)
 
-    def rises(self, entry: Entry) -> None:
+    def rises(self, entry: Entry, now_s: float) -> None:
         del self.running[entry.job.id]
         self.used -= entry.slots
         self._give(entry.job.needs, -1)
+        if entry in self.ahead:
+            self.ahead.remove(entry)
+            return
+        for one in self.ahead[: entry.slots]:
+            one.started_s = now_s
+        del self.ahead[: entry.slots]
 
     def _give(self, needs: Needs, times: int) -> None:
         if not needs:

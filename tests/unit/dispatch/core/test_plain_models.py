@@ -339,7 +339,7 @@ def test_how_many_jobs_a_host_holds_is_found_by_adding_them_one_by_one(seed):
         if server.suits(job):
             count += empty.now(job, server.usable)
         for entry in list(server.running.values()):
-            server.rises(entry)
+            server.rises(entry, 0.0)
         assert (server.used, server.given, server.memory_given) == (0, Counter(), 0)
         assert server.facts() == server.host.facts
     assert room([gone, *servers], job) == count
