@@ -34,7 +34,7 @@ HOSTS = [
         "reason": "replace disk sdb", "by": "ann", "since": NOW_S - 26 * HOUR_S}),
     host("bora-6", 0.33, (15.5, 9.9), (1, 4), cores=4.0, state="late", age_s=14.2),
     host("cirrus-7", 0.0, (0.0, 0.0), (0, 0), state="down", index=None, utilisation=None,
-         cores=None, speed=None, age_s=None, memory=None, why_down="no sample for 31 s",
+         cores=None, speed=None, age_s=None, memory=None, why_down="no sample for over 30 s",
          queues={"cpu": None, "io": None, "memory": None}, drained={
              "reason": "back from repair: test it first", "by": "root", "since": NOW_S - 900.0}),
 ]  # fmt: skip

@@ -56,10 +56,19 @@ def die_with_parent(parent: int) -> None:
         os._exit(128 + signal.SIGKILL)
 
 
+def is_foreground() -> bool:
+    """Whether we may read from the terminal; not if it controls another session, as under
+    `su -c`."""
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False
+
+
 def attached(command: list[str]) -> int:
     """Runs the command and returns its exit status."""
     terminals = [os.isatty(descriptor) for descriptor in range(3)]
-    owns_terminal = terminals[0] and terminals[1] and os.tcgetpgrp(0) == os.getpgrp()
+    owns_terminal = terminals[0] and terminals[1] and is_foreground()
     own_group = owns_terminal or not any(terminals)
     held_before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
     me = os.getpid()

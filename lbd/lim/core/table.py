@@ -340,7 +340,7 @@ class Table:
         if entry.member.name != self.me:
             # the same sums as in `_judge`, or rounding could make it look a moment too early
             if now_s >= entry.sampled_at_s + self.params.down_after_s:
-                return DOWN, f"no sample for {self.params.down_after_s:g} s"
+                return DOWN, f"no sample for over {self.params.down_after_s:g} s"
             if now_s >= entry.sampled_at_s + self.params.stale_after_s:
                 return HostState.LATE, ""
         return (HostState.DRAINED if self.is_drained(entry) else UP), ""

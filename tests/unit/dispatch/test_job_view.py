@@ -171,7 +171,7 @@ async def test_a_dispatcher_that_has_just_started_blames_no_host(tmp_path):
 
 def test_the_tasks_that_have_not_ended_are_the_same_in_all_lines_of_an_array():
     """`9 pending, 4 running` was followed by `12 not ended`: an end was not on disk yet."""
-    row = SimpleNamespace(first=1, slots=1, indexes="", at_once=0)
+    row = SimpleNamespace(first=1, slots=1, indexes="", at_once=0, count=20)
     tally = Tally({"pending": 9, "running": 4, "done": 7}, None, None, None, 4)
     shown = pb.JobInfo(target=pb.TargetInfo(left=12, running=4))
     add_tally(shown, row, tally)

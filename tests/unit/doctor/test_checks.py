@@ -279,9 +279,9 @@ def test_a_host_that_is_not_reached_is_said_so_once(error, says):
 
 def test_a_host_that_answers_us_but_is_down_for_us_is_not_well():
     item = {"name": "h2", "reachable": True, "rtt_s": 0.01, "version": __version__}
-    down = {"state": "down", "why_down": "no sample for 30 s", "age_s": 40.0}
+    down = {"state": "down", "why_down": "no sample for over 30 s", "age_s": 40.0}
     (found,) = peer(item, down)
-    assert (found.state, "no sample for 30 s" in found.says) == (FAULT, True)
+    assert (found.state, "no sample for over 30 s" in found.says) == (FAULT, True)
     (found,) = peer(item, {**down, "age_s": None})
     assert found.state == WARN
     assert [found.state for found in peer(item, {"state": "up"})] == [OK]

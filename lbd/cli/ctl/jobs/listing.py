@@ -73,7 +73,7 @@ GO_FIRST = (  # dropped first on a narrow terminal
     "FROM", ">CPU", ">AGE", "STARTED", "NAME", ">RAN", ">EXIT", "USER",
 )  # fmt: skip
 TIMES = ("submitted", "started", "finished")
-FLEXIBLE = ("STATE", "COMMAND", "WAITS")
+FLEXIBLE = ("ID", "STATE", "COMMAND", "WAITS")
 NONE_NOW = "no jobs; --all shows those that have ended, too"
 COMMAND_WIDTH, NAME_WIDTH, NAME_BRIEF = 60, 40, 20
 PIPE_WIDTH = 2000  # of a command, if the output is not a terminal
@@ -263,7 +263,7 @@ def job_row(job: Json, clock: Clock, command_width: int) -> Row:
     )
     end = clock.now_s if math.isnan(finished) else finished
     return (
-        shown_id(job),
+        id_cell(job),
         one_line(text(job, "name"), NAME_WIDTH),
         text(job, "user"),
         Cell(shown_state(job), STATE_COLOURS.get(state, ""), short_state(job)),
@@ -276,6 +276,13 @@ def job_row(job: Json, clock: Clock, command_width: int) -> Row:
         text(job, "exit_status"),
         command_cell(shown_command(job), command_width),
     )
+
+
+def id_cell(job: Json) -> Cell:
+    """The id, which is never cut: where room is short, only the first of an array's tasks."""
+    whole = shown_id(job)
+    array, _, tasks = whole.partition("_[")
+    return Cell(whole, short=f"{array}_[{tasks.partition(',')[0]},…]" if "," in tasks else whole)
 
 
 def command_cell(words: list[str], columns: int) -> Cell:

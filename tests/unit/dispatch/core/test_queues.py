@@ -376,18 +376,6 @@ def test_jobs_of_an_array_are_sent_ahead_where_short_ones_of_it_ended():
     assert table.ended("a") == []
 
 
-def test_a_job_that_was_sent_ahead_runs_from_when_its_slot_was_free():
-    """An array of tasks of 0.05 s was foretold to end after twice its time."""
-    table = after_one_of_an_array(ahead=2)
-    jobs = [QueuedJob(JobId(name), array=7, user="ann", command="fit") for name in "abcd"]
-    for job in jobs:
-        table.queues.arrived(job, 100.0, table.rng)
-    for job, ends_s in zip(jobs, (110.0, 120.0, 133.0, 140.0), strict=True):
-        table.queues.ended(job.id, ends_s, table.rng)
-    assert list(table.queues.run_times.of(jobs[0])) == [10.0, 10.0, 13.0, 7.0]
-    assert not any(server.ahead for server in table.queues.servers_by_host.values())
-
-
 def test_other_jobs_are_not_sent_ahead():
     for more in ({}, {"array": 8}, {"array": 7, "may_restart": False}):
         table = after_one_of_an_array(ahead=2)

@@ -311,6 +311,21 @@ def test_what_was_found_running_is_learnt_from_then_on():
     assert list(table.queues.slot_times.recent_s) == [14.0]
 
 
+def test_a_job_that_was_sent_ahead_runs_from_when_its_slot_was_free():
+    """An array of tasks of 0.05 s was foretold to end after twice its time."""
+    table = Queue()
+    table.host("h1", 1, ahead=2)
+    jobs = [QueuedJob(JobId(name), array=7, user="ann", command="fit") for name in "0abcd"]
+    for job, now_s in zip(jobs, (0.0, 100.0, 100.0, 100.0, 100.0), strict=True):
+        table.queues.arrived(job, now_s, table.rng)
+        if not now_s:
+            table.queues.ended(job.id, 9.0, table.rng)
+    for job, ends_s in zip(jobs[1:], (110.0, 120.0, 133.0, 140.0), strict=True):
+        table.queues.ended(job.id, ends_s, table.rng)
+    assert list(table.queues.run_times.of(jobs[0])) == [9.0, 10.0, 10.0, 13.0, 7.0]
+    assert not table.queues.servers_by_host[H1].ahead
+
+
 def test_a_departed_host_takes_nothing():
     table = Queue()
     table.host("h1", 2, ahead=1)

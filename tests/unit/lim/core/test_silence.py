@@ -20,7 +20,7 @@ def test_a_silent_host_is_logged_once_and_its_return_too(me, says):
     if not says:
         hear(state, "h1", m.Vector((), (0, "")), now_s=GONE_S - 1.0)
     down = about_h2(state.handle(e.Tick(), GONE_S))
-    assert down == [("host h2 is down: no sample for 30 s", True)] * says
+    assert down == [("host h2 is down: no sample for over 30 s", True)] * says
     assert about_h2(state.handle(e.Tick(), GONE_S + 2.0)) == []
     hear(state, H2, m.Report(sample("h2", 9, vector(1.0))), now_s=GONE_S + 3.0)
     assert about_h2(state.handle(e.Tick(), GONE_S + 4.0)) == [("host h2 is up again", False)] * says
