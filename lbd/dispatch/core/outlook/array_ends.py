@@ -66,7 +66,7 @@ def end_of(
     if why := FIRST_ROUND if is_first else played.novelty.why_rough(behind):
         how += f"; {GUESS}: {why}"
     has = has_intervals(queues, None) and math.isfinite(high_s) and not is_first
-    has = has and not played.novelty.is_targeted(behind)
+    has = has and not played.novelty.goes_otherwise(behind)
     return Prediction(end_s, how, bool(why), (low_s, high_s) if has else None)
 
 

@@ -67,6 +67,7 @@ class Queued(NamedTuple):
     not_before_s: float = 0.0
     takes: bool = True  # False: it is only asked about
     array: int = 0
+    is_gang: bool = False  # it starts together with the other tasks of its array
 
     @property
     def steps(self) -> float:

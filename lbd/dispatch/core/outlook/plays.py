@@ -97,13 +97,17 @@ class Played:
 
     def interval_of(self, job: JobId, until_s: float, now_s: float) -> tuple[float, float] | None:
         """`until_s`: its wait, which is longer than played if others came before it since, or if
-        not the whole line was played. None if an array with a target may go first."""
-        if not self.places or self.novelty.is_targeted(self._ahead_of(job)):
+        not the whole line was played. None behind tasks that do not start as played."""
+        if not self.places or self.goes_otherwise(job):
             return None
         place = self.places.get(job, len(self.within_s) - 1)
         low_s, high_s = (self._from_now(one_s, now_s) for one_s in self.within_s[place])
         played_s = self._from_now(self.begins_s[place], now_s)
         return later((low_s, high_s), played_s, until_s - played_s)
+
+    def goes_otherwise(self, job: JobId) -> bool:
+        """Whether tasks ahead of it do not start as played."""
+        return self.novelty.goes_otherwise(self._ahead_of(job))
 
     def why_rough(self, job: JobId) -> str:
         """Returns why its forecast is only a rough guess; "" if it is not."""
@@ -221,9 +225,10 @@ class Plays:
         stops = not made.knows_all()
         targets = self.queues.shares.targets.arrays.items()
         steered = [n for n, one in targets if one.batch.waiting and not one.is_known]
+        gangs = [one.job.array for one in self.queues.gangs.leaders()]
         return Played(
             line, places, slots, sources_of(line), stops, now_s, begins_s, within_s, steps,
-            novelty_of(line, steered), self.comers.queued,
+            novelty_of(line, steered, gangs), self.comers.queued,
             ends_of(line, plays) if new is None else {},
             not (stops or made.is_full),
         )  # fmt: skip
@@ -341,7 +346,7 @@ class LineMaker:
             times, caps = self._times(job), self._caps(job)
             barred = self._not_for(job)
             of = job.slots, *times, caps, job.only, barred, not_before_s, True, job.array
-            self.waits.append(Queued(*of))
+            self.waits.append(Queued(*of, is_gang=job.gang > 0))
             self.steps += self.waits[-1].steps
 
     def asks(self, job: QueuedJob, not_before_s: float) -> None:

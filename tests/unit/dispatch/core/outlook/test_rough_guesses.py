@@ -1,0 +1,69 @@
+"""Forecasts behind, or of, jobs that do not start as their line is played: rough guesses."""
+
+import pytest
+
+from lbd.dispatch.core.discipline import Foretold
+from lbd.dispatch.core.ledger_rows import Submission
+from lbd.dispatch.core.outlook.array_ends import end_of
+from lbd.dispatch.core.outlook.forecast import Forecast
+from lbd.dispatch.core.outlook.novelty import GANG_AHEAD
+from lbd.dispatch.predictions import Predictions
+from lbd.model import JobId
+from lbd.process.boot_clock import clock_s
+from tests.unit.dispatch.gangs import H1, H2, Table
+
+KNOWN_S = [10.0 + n / 10 for n in range(20)]
+SENT = Submission("ann", "h1", "", b"true", b"")
+
+
+def full(lives_s=KNOWN_S, **more):
+    """Returns a full cluster where enough jobs have ended for intervals."""
+    table = Table(hosts=(H1, H2), **more)
+    table.now_s = clock_s()
+    for life_s in lives_s:
+        table.life.queues.resource_times.slots.ended(life_s)
+    for _ in range(4):
+        table.submit(user="ann")
+    return table
+
+
+def forecast_of(table, job):
+    queues = table.life.queues
+    return Forecast(queues).of(queues.registry[JobId(job)], table.now_s)
+
+
+def test_behind_a_gang_in_line_a_forecast_is_a_rough_guess():
+    """It was said to come true in nine cases out of ten, as its tasks were played one by one."""
+    table = full()
+    table.submit(user="ann")  # job 5, which the gang waits behind
+    table.gang(4, user="ann")
+    table.submit(user="ann")  # job 10
+    before, behind = forecast_of(table, "5"), forecast_of(table, "10")
+    assert not before.is_rough
+    assert before.within_s is not None
+    assert (behind.is_rough, behind.within_s) == (True, None)
+    assert behind.how.endswith(GANG_AHEAD.format(6))
+    kept = Predictions(table.life.queues, None, by_uid=False).of_submission(SENT)
+    assert kept.is_rough  # so it is not compared with what happens
+    assert kept == Foretold(None, pytest.approx(behind.wait_s, abs=30.0))
+
+
+def test_so_is_the_end_of_an_array_behind_it():
+    table = full()
+    table.submit(user="ann")
+    table.gang(4, user="ann")
+    table.submit(array=10)
+    last = table.life.queues.registry[JobId("10")]
+    found = end_of(Forecast(table.life.queues), last.job, 0, 1, last, table.now_s)
+    assert (found.is_rough, found.within_s) == (True, None)
+
+
+def test_while_others_pass_a_gang_it_may_have_the_next_slots():
+    """It is in no line then, and drains hosts again later."""
+    table = full(gang_drain_s=0.0)
+    table.gang(4, user="ann")
+    assert table.life.queues.plan is None
+    table.submit(user="ann")
+    found = forecast_of(table, "9")
+    assert found.how.endswith(GANG_AHEAD.format(5))
+    assert (found.is_rough, found.within_s) == (True, None)
