@@ -161,12 +161,17 @@ class Forecast:
             room_of(one, math.inf if one.has_for(job) else 0, now_s, lifetimes) for one in best
         )
         needs = self._needs_outlook(line, job, now_s) if job.needs else None
+        has = has_intervals(queues, needs)
+        if has and not job.needs:
+            new = job._replace(id=NEW)
+            played = self.plays.of(line, outlook.general, outlook.head_s, now_s, new)
+            has = played is None or not played.goes_otherwise(NEW)
         now = Situation(
             rooms, place.jobs, prediction.wait_s, outlook.behind_s(1) or 0.0, None, 0,
             # Learnt for waits for slots, and from forecasts that were no rough guesses.
             Correction() if job.needs or prediction.is_rough else correction,
             bool(job.needs) and (needs is None or not needs.is_there),
-            has_intervals(queues, needs), is_unknown=prediction.wait_s is None,
+            has, is_unknown=prediction.wait_s is None,
         )  # fmt: skip
         if not place.jobs and needs and (back := releases_of(needs, self._known_of(line))):
             now = replace(now, ahead_slots=back[0], all_held=back[1])

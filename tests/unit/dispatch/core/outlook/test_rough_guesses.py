@@ -2,14 +2,17 @@
 
 import pytest
 
-from lbd.dispatch.core.discipline import Foretold
+from lbd.dispatch.core.discipline import Foretold, QueuedJob
 from lbd.dispatch.core.ledger_rows import Submission
+from lbd.dispatch.core.malleable.prospects import answer
 from lbd.dispatch.core.outlook.array_ends import end_of
 from lbd.dispatch.core.outlook.forecast import Forecast
+from lbd.dispatch.core.outlook.forecast_words import GUESS
 from lbd.dispatch.core.outlook.novelty import GANG_AHEAD
 from lbd.dispatch.predictions import Predictions
 from lbd.model import JobId
 from lbd.process.boot_clock import clock_s
+from lbd.theory.calibration import Correction
 from tests.unit.dispatch.gangs import H1, H2, Table
 
 KNOWN_S = [10.0 + n / 10 for n in range(20)]
@@ -32,6 +35,13 @@ def forecast_of(table, job):
     return Forecast(queues).of(queues.registry[JobId(job)], table.now_s)
 
 
+def asked(table, most):
+    """Returns what `lbctl predict` says of a job of 1 to `most` slots."""
+    queues, job = table.life.queues, QueuedJob(JobId(""), slots_most=most)
+    now, how = Forecast(queues).situation(job, Correction(), table.now_s)
+    return how, answer(now, 1, most, queues.heads.known(job)).prospects
+
+
 def test_behind_a_gang_in_line_a_forecast_is_a_rough_guess():
     """It was said to come true in nine cases out of ten, as its tasks were played one by one."""
     table = full()
@@ -46,6 +56,19 @@ def test_behind_a_gang_in_line_a_forecast_is_a_rough_guess():
     kept = Predictions(table.life.queues, None, by_uid=False).of_submission(SENT)
     assert kept.is_rough  # so it is not compared with what happens
     assert kept == Foretold(None, pytest.approx(behind.wait_s, abs=30.0))
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_the_table_of_predict_has_no_interval_behind_it_either(most):
+    table = full()
+    _, firm = asked(table, most)
+    assert None not in [one.interval_90_s for one in firm]
+    table.submit(user="ann")
+    table.gang(4, user="ann")
+    how, rough = asked(table, most)
+    assert GUESS in how
+    assert [one.interval_90_s for one in rough] == [None] * most
+    assert None not in [one.begins_in_s for one in rough]
 
 
 def test_so_is_the_end_of_an_array_behind_it():
