@@ -135,7 +135,7 @@ class Predictions:
         if sent.gang or is_steered or self.queues.plan is not None:
             return None
         job = self._arriving(sent)
-        if self.queues.heads.decides(job):
+        if self.queues.heads.may_hold_out(job):
             return None
         expected = self.arrivals.of(job, clock_s())
         if expected is None:

@@ -90,6 +90,10 @@ class MalleableHeads:
     def decides(self, job: QueuedJob) -> bool:
         return self.rule.strategy != "free" and job.slots_most > job.slots
 
+    def may_hold_out(self, job: QueuedJob) -> bool:
+        """Whether it may wait for more slots although it could start."""
+        return self.decides(job) and self.rule.strategy != "avg"
+
     def holds_out(
         self, line: HostConnection, name: JobId, most_free: int, left: float, now_s: float
     ) -> bool:

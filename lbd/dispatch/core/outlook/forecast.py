@@ -23,6 +23,7 @@ from lbd.dispatch.core.outlook.forecast_words import (
     FREE,
     GUESS,
     HOLDS_OUT,
+    MAY_HOLD_OUT,
     NO_INTERVAL,
     TOO_FEW_WITH_NEEDS,
     made_from,
@@ -89,7 +90,11 @@ class Forecast:
         if (place := self.places.of(registered, now_s)) is None:
             return Prediction(None, "")
         ahead = self.places.taken_ahead(registered.id) if place.jobs else {}
-        return self._predict(registered.line, place, kind, ahead, now_s, registered.id)
+        found = self._predict(registered.line, place, kind, ahead, now_s, registered.id)
+        if not found.wait_s or not self.queues.heads.may_hold_out(kind):
+            return found
+        how = found.how if found.is_rough else f"{found.how}; {GUESS}: {MAY_HOLD_OUT}"
+        return found._replace(how=how, is_rough=True, within_s=None)
 
     def interval_of(
         self, registered: Registered, now_s: float
@@ -99,6 +104,8 @@ class Forecast:
         little is known, or if the job does not wait for that: then the line tells, as played."""
         place, line, kind = self.places.of(registered, now_s), registered.line, registered.kind
         if line is None or place is None or place.jobs or not kind.needs:
+            return None
+        if self.queues.heads.may_hold_out(kind):
             return None
         needs = self._needs_outlook(line, kind, now_s)
         if needs is None or needs.is_there or not has_intervals(self.queues, needs):

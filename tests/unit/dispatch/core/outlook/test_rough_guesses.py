@@ -7,12 +7,14 @@ from lbd.dispatch.core.ledger_rows import Submission
 from lbd.dispatch.core.malleable.prospects import answer
 from lbd.dispatch.core.outlook.array_ends import end_of
 from lbd.dispatch.core.outlook.forecast import Forecast
-from lbd.dispatch.core.outlook.forecast_words import GUESS
+from lbd.dispatch.core.outlook.forecast_words import GUESS, MAY_HOLD_OUT
 from lbd.dispatch.core.outlook.novelty import GANG_AHEAD
 from lbd.dispatch.predictions import Predictions
 from lbd.model import JobId
 from lbd.process.boot_clock import clock_s
 from lbd.theory.calibration import Correction
+from tests.unit.dispatch.core.malleable.test_heads import WIDE
+from tests.unit.dispatch.core.malleable.test_heads import Table as MalleableTable
 from tests.unit.dispatch.gangs import H1, H2, Table
 
 KNOWN_S = [10.0 + n / 10 for n in range(20)]
@@ -79,6 +81,23 @@ def test_so_is_the_end_of_an_array_behind_it():
     last = table.life.queues.registry[JobId("10")]
     found = end_of(Forecast(table.life.queues), last.job, 0, 1, last, table.now_s)
     assert (found.is_rough, found.within_s) == (True, None)
+
+
+@pytest.mark.parametrize("strategy", ["free", "avg", "pred", "heur"])
+def test_a_job_that_may_wait_for_more_slots_may_begin_later(strategy):
+    """Its start on the fewest was said to come true in nine cases out of ten, and it let that
+    slot go by."""
+    table = MalleableTable(strategy, lives_s=KNOWN_S)
+    table.host("h1")
+    for name in "abcd":
+        table.arrive(name)
+    table.arrive("wide", **WIDE)
+    queues = table.queues
+    found = Forecast(queues).of(queues.registry[JobId("wide")], 0.0)
+    assert found.wait_s == pytest.approx(10.0, rel=0.2)
+    waits = strategy in ("pred", "heur")
+    assert (found.is_rough, found.within_s is None) == (waits, waits)
+    assert found.how.endswith(MAY_HOLD_OUT) == waits
 
 
 def test_while_others_pass_a_gang_it_may_have_the_next_slots():
