@@ -19,6 +19,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from lbd.config.dispatch import Strategy
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
 from lbd.dispatch.core.ledger_rows import JobRow, command_of, share_of
 from lbd.dispatch.core.malleable.decision import (
@@ -174,14 +175,17 @@ class MalleableHeads:
     def _decide(
         self, job: JobId, shape: Malleable, rooms: list[FreeSlots], now_s: float
     ) -> BeginOn | Hold:
-        rule, head = self.rule, self._heads.get(job, Head())
-        if rule.strategy in ("pred", "bias") and self.slot_times.lifetimes() is None:
-            rule = replace(rule, strategy="avg")
-        elif rule.strategy == "bias":
-            rule = replace(rule, correction=self.bias.correction())
-            if head.since_s is None:
-                self._expect(shape, rooms[0], rule, now_s)
+        rule, head = self.rule_of(self.rule.strategy), self._heads.get(job, Head())
+        if rule.strategy == "bias" and head.since_s is None:
+            self._expect(shape, rooms[0], rule, now_s)
         return decide(shape, rooms, rule, head, now_s)
+
+    def rule_of(self, strategy: Strategy) -> Rule:
+        """Returns the rule as it would be with that strategy."""
+        if strategy in ("pred", "bias") and self.slot_times.lifetimes() is None:
+            strategy = "avg"
+        correction = self.bias.correction() if strategy == "bias" else self.rule.correction
+        return replace(self.rule, strategy=strategy, correction=correction)
 
     def shape_of(self, job: QueuedJob, left: float = math.inf) -> Malleable:
         most = int(max(job.slots, min(job.slots_most, left)))
@@ -254,6 +258,13 @@ class MalleableHeads:
         for one in came_true:
             self._expected.remove(one)
             self.bias.learn(one.raw_s, now_s - one.since_s)
+
+
+def now_chosen(job: Malleable, rooms: Sequence[FreeSlots], rule: Rule) -> int:
+    """Returns the slots that a job takes, or waits for, which has just become the head of its line
+    and could start."""
+    most = min(job.useful, max(room.free for room in rooms))
+    return most if most >= enough(job) else decide(job, rooms, rule, Head(), 0.0).slots
 
 
 def enough(job: Malleable) -> int:

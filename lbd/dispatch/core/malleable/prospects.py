@@ -15,10 +15,11 @@ the queue is, and evaluate it in a thread.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from lbd.dispatch.core.malleable.decision import FreeSlots, KnownSpeedup
+from lbd.dispatch.core.malleable.decision import FreeSlots, KnownSpeedup, Rule
+from lbd.dispatch.core.malleable.heads import now_chosen
 from lbd.dispatch.core.outlook.line_played import (
     EXACT_DRAWS,
     EXACT_STEPS,
@@ -54,6 +55,8 @@ class Situation:
     runs_s: float | None = None  # run time of similar jobs, for one that takes the fewest slots
     is_unknown: bool = False  # also where slots are free: something else holds it back
     line: Line | None = None  # its line, with itself last; for a job that needs only slots
+    rules: Mapping[str, Rule] = field(default_factory=dict)  # of each strategy
+    slots_left: float = math.inf  # that its user may have
 
     @property
     def free(self) -> int:
@@ -100,7 +103,12 @@ def answer(now: Situation, least: int, most: int, known: KnownSpeedup | None) ->
         return Answer((), {})
     if known is None or least == most:
         return Answer(tuple(rows), dict.fromkeys(PICKED, least))
-    return Answer(tuple(rows), picks(rows, least, most, known))
+    found = picks(rows, least, most, known)
+    if now.base_s == 0 and now.free >= least:  # it would start at once, or choose to wait
+        job = Malleable(least, int(min(most, now.slots_left)), known.speedup, known.work_s)
+        for name, rule in now.rules.items():
+            found[name] = now_chosen(job, now.rooms, rule)
+    return Answer(tuple(rows), found)
 
 
 def comparably_corrected(now: Situation, waits_s: Sequence[float | None]) -> Situation:
@@ -216,7 +224,8 @@ def likely_s(wait_s: float, exact: Spread, ahead_jobs: int) -> float:
 
 def picks(rows: Sequence[Prospect], least: int, most: int, known: KnownSpeedup) -> dict[str, int]:
     """Returns what each strategy would take, as far as foreseeable: what is free when the job could
-    first start, the earliest end by prediction, and for HEUR what comes within its patience."""
+    first start, the earliest end by prediction, and for HEUR what comes within its patience. The
+    dispatcher decides by the run times of all jobs, and only once the job is next."""
     job = Malleable(least, most, known.speedup, known.work_s)
     useful = [row for row in rows if row.slots <= job.useful]
     if not useful or useful[0].raw_s is None:

@@ -16,6 +16,7 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
+from lbd.config.dispatch import STRATEGIES
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
 from lbd.dispatch.core.malleable.heads import NOTHING_KNOWN, ROOMS, room_of
 from lbd.dispatch.core.malleable.prospects import CALIBRATED, Situation, within
@@ -187,6 +188,10 @@ class Forecast:
             new = job._replace(id=NEW)
             there = self.plays.line_with(line, outlook.general, outlook.head_s, now_s, new)
             now = replace(now, line=there)
+        if job.slots_most > job.slots:
+            left = max(job.slots, queues.shares.slots_left(job.user))
+            rules = {one.upper(): queues.heads.rule_of(one) for one in STRATEGIES if one != "free"}
+            now = replace(now, rules=rules, slots_left=left)
         how = prediction.how
         if how == FREE and min(job.slots_most, now.most) > now.free and outlook.slot_times:
             how += f"; more than {now.free}: {made_from(outlook.slot_times)}"

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -271,3 +272,27 @@ def test_rows_are_corrected_together_or_not_at_all():
     found = [one.begins_in_s for one in answer(now, 1, 8, LINEAR).prospects]
     assert found == sorted(found)
     assert found[0] < 40.0
+
+
+@pytest.mark.parametrize("strategy", ["avg", "pred", "bias", "heur"])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_job_that_could_start_now_takes_what_was_said(strategy, seed):
+    """`PRED` was where the times in the table end first. The dispatcher goes by the run times of
+    all jobs, not of the commands that run, and took another number four times in four."""
+    rng = Random(seed)
+    table = Table(strategy, lives_s=[rng.uniform(1.0, 60.0) for _ in range(30)])
+    table.host("h1", 2)
+    table.host("h2", 4)
+    own = {"user": "ann", "command": 1, "command_line": 1}
+    for _ in range(3):
+        table.queues.run_times.ended(QueuedJob(JobId("0"), **own), 10.0)
+    for name in "abcd"[: rng.randint(1, 4)]:
+        table.arrive(name, **own)
+    table.now_s = rng.uniform(1.0, 4.0)
+    shape = {"slots_most": 4, "speedup": (4.0, 0.0), "work_s": rng.uniform(5.0, 60.0)}
+    now, _ = Forecast(table.queues).situation(QueuedJob(JobId(""), **shape), NONE, table.now_s)
+    known = table.queues.heads.known(QueuedJob(JobId(""), **shape))
+    said = answer(now, 1, 4, known).picks[strategy.upper()]
+    starts = table.arrive("wide", **shape)
+    took = int(starts[0].rpartition(":")[2]) if starts else table.hold("wide").slots
+    assert said == took
