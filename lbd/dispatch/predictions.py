@@ -64,7 +64,7 @@ LEARN_FROM = 1000  # the last ended jobs
 JUDGED = 10_000
 WAIT_S_MAX = 1e12
 QUANTILES = (0.5, 0.9)
-NEVER_ENDED = "no run of this command by you in the queue has come to its own end yet"
+NEVER_ENDED = "no run of this command by you on {} in the queue has come to its own end yet"
 BYTES_MAX = 32 << 20  # of the commands read with them
 USER_REST, HOST_REST = 3.0, 1.0  # pause after a question, in multiples of its time
 QUICK_S = 0.1  # shorter questions cause no pause
@@ -283,22 +283,24 @@ class Predictions:
         return reply
 
     def _run_time(self, job: QueuedJob) -> tuple[float | None, bool, str]:
-        """Returns how long similar jobs ran, whether this is a guess, and a description in
-        words."""
+        """Returns how long similar jobs on as many slots ran, whether this is a guess, and a
+        description in words."""
         run_times, all_s = self.queues.run_times, self.queues.resource_times.slots.recent_s
-        near = run_times.nearest(job)
+        near, slots = run_times.nearest(job), counted(job.slots, "slot")
         if not near.runs:
+            never = NEVER_ENDED.format(slots)
             if not all_s:
-                return None, True, f"how long it runs is not known: {NEVER_ENDED}"
+                return None, True, f"how long it runs is not known: {never}"
             other = f"it is the median of {counted(len(all_s), 'ended job')} of other commands"
-            return median(all_s), True, f"how long it runs is a guess ({other}): {NEVER_ENDED}"
+            return median(all_s), True, f"how long it runs is a guess ({other}): {never}"
         run_s, count = median(near.times_s), len(near.times_s)
         like = "this command line" if run_times.has_line(job) else "this command"
         what = "earlier run"
         if near.line:  # one time of each
             like, what = "this program", "other command line"
         runs = f"median of {counted(count, what)}" if count > 1 else f"only {what}"
-        return run_s, False, f"it is taken to run {show_duration(run_s)}, as the {runs} of {like}"
+        taken = f"it is taken to run {show_duration(run_s)}"
+        return run_s, False, f"{taken}, as the {runs} of {like} on {slots}"
 
     def doubted(self, how: str) -> str:
         """Adds to how a prediction was made that such predictions have not come true lately."""
