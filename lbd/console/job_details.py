@@ -228,6 +228,9 @@ def given_lines(one: Json) -> list[str]:
         return []  # from an older dispatcher, or for one job of many
     least, most = number(one, "slots_least"), number(one, "slots_most")
     slots = f"{least:.0f}" if not most > least else f"{least:.0f} to {most:.0f}"
+    has_begun = number(one, "started") >= 0 and text(one, "state") != "pending"
+    if most > least and has_begun and "tasks" not in one:
+        slots = f"{number(one, 'slots'):.0f} ({slots} asked for)"
     lines = where_lines(one)
     if output := text(one, "output"):
         lines.append(f"output   {path_of(output, one)}")

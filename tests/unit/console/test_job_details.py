@@ -36,6 +36,21 @@ def test_of_a_job_that_has_not_begun_no_output_is_kept(state, started, said):
     assert [line for line in lines if line.startswith("output")] == said
 
 
+@pytest.mark.parametrize(
+    ("state", "started", "said"),
+    [
+        ("pending", None, "1 to 4"),
+        ("running", 5.0, "2 (1 to 4 asked for)"),
+        ("done", 5.0, "2 (1 to 4 asked for)"),
+        ("cancelled", None, "1 to 4"),
+    ],
+)
+def test_of_a_malleable_job_that_began_it_is_said_how_many_slots_it_got(state, started, said):
+    slots = {"slots": 2, "slots_least": 1, "slots_most": 4}
+    job = {**JOB, **slots, "state": state, "started": started, "may_restart": True}
+    assert f"slots    {said}; priority 0" in detail_lines(job, Clock(2000.0, utc=True))
+
+
 def test_for_a_running_array_its_end_is_forecast_not_the_start_of_its_next_task():
     begun = {**JOB, "id": "12", "array": "1-10", "state": "running", "started": 1000.0,
              "predicted_wait_s": 0.0, "predicted_by": "guess", "reason": "next"}  # fmt: skip
