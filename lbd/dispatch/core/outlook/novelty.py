@@ -11,7 +11,7 @@ ROUGH = 0.125  # of the jobs before it, as many outlive all that ended: a guess
 MOST, SURELY = 0.5, 0.99
 OUTLIVED = "the running jobs are already longer than those it was learnt from"
 LITTLE_KNOWN = "little is known of the commands that run, or wait ahead of it"
-GANG_AHEAD = "the gang of job {} is ahead: its tasks start together, and others may pass it"
+GANG_AHEAD = "the tasks of job {}, a gang ahead of it, start together, and others may pass them"
 TARGET_AHEAD = "how many slots an array with a target takes that is ahead of it may change"
 TARGET_OWN = "how many slots its array takes may change, as that has a target"
 
