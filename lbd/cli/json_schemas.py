@@ -71,7 +71,7 @@ JOB_MORE: dict[str, object] = {
     "array_id": "text?",
     "array": "text?", "tasks": nullable(table("integer")), "held": "integer?",
     "held_indexes": "text?", "expected_end": "number?", "expected_by": "text?",
-    "output": "text?", "error": "text?",
+    "takes_turns": "flag?", "output": "text?", "error": "text?",
     "timeout_s": "number?", "memory_bytes": "integer?", "idempotency_key": "text?",
     "may_restart": "flag", "begin": "number?", "notify": "text?",
     "needs": nullable(fields({

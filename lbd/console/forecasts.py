@@ -97,6 +97,8 @@ def end_time(one: Json, clock: Clock) -> str:
     found = f"in {about(left_s, mark) if mark else f'about {forecast(left_s)}'}"
     if left_s < 1:
         found = "in less than 1s"
+    if one.get("takes_turns"):
+        found += " if no other jobs come"
     ends = one.get("expected_end_90")
     if not isinstance(ends, list):
         return found

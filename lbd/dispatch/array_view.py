@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Sequence
 
-from lbd.dispatch.core.discipline import Foretold, QueuedJob
+from lbd.dispatch.core.discipline import ONLY_LINE, Foretold, QueuedJob
 from lbd.dispatch.core.ledger_rows import JobRow, Tally
 from lbd.dispatch.core.outlook.array_ends import end_of
 from lbd.dispatch.core.registry import Registry
@@ -87,6 +87,7 @@ def add_end(
         return
     now = time.time()
     array.expected_end, array.is_rough = now + end_s, found.is_rough
+    array.takes_turns = 0 < waiting < predictions.forecast.places.end_of(ONLY_LINE).jobs
     array.comparable = predictions.comparable(job, end_s, is_rough=found.is_rough)
     if found.within_s is not None:
         array.expected_low, array.expected_high = (now + one_s for one_s in found.within_s)

@@ -88,6 +88,7 @@ def array_json(array: pb.ArrayInfo) -> Json:
         "expected_end_90": interval(array, "expected_low", "expected_high"),
         "expected_by": one_line(array.expected_by) or None,
         "expected_from": array.comparable,
+        "takes_turns": array.takes_turns,
         "failed": [
             {
                 "array_index": task.index,

@@ -339,7 +339,7 @@ class AttemptInfo(_message.Message):
     def __init__(self, number: _Optional[int] = ..., host: _Optional[str] = ..., tier: _Optional[int] = ..., state: _Optional[str] = ..., cutoff_s: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., exit_status: _Optional[int] = ..., reason: _Optional[str] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class ArrayInfo(_message.Message):
-    __slots__ = ("indexes", "tasks", "waiting", "at_once", "bad", "held", "held_indexes", "expected_end", "expected_low", "expected_high", "expected_by", "comparable", "is_rough", "count")
+    __slots__ = ("indexes", "tasks", "waiting", "at_once", "bad", "held", "held_indexes", "expected_end", "expected_low", "expected_high", "expected_by", "comparable", "is_rough", "count", "takes_turns")
     class TasksEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -361,6 +361,7 @@ class ArrayInfo(_message.Message):
     COMPARABLE_FIELD_NUMBER: _ClassVar[int]
     IS_ROUGH_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    TAKES_TURNS_FIELD_NUMBER: _ClassVar[int]
     indexes: str
     tasks: _containers.ScalarMap[str, int]
     waiting: str
@@ -375,7 +376,8 @@ class ArrayInfo(_message.Message):
     comparable: int
     is_rough: bool
     count: int
-    def __init__(self, indexes: _Optional[str] = ..., tasks: _Optional[_Mapping[str, int]] = ..., waiting: _Optional[str] = ..., at_once: _Optional[int] = ..., bad: _Optional[_Iterable[_Union[BadTaskInfo, _Mapping]]] = ..., held: _Optional[int] = ..., held_indexes: _Optional[str] = ..., expected_end: _Optional[float] = ..., expected_low: _Optional[float] = ..., expected_high: _Optional[float] = ..., expected_by: _Optional[str] = ..., comparable: _Optional[int] = ..., is_rough: _Optional[bool] = ..., count: _Optional[int] = ...) -> None: ...
+    takes_turns: bool
+    def __init__(self, indexes: _Optional[str] = ..., tasks: _Optional[_Mapping[str, int]] = ..., waiting: _Optional[str] = ..., at_once: _Optional[int] = ..., bad: _Optional[_Iterable[_Union[BadTaskInfo, _Mapping]]] = ..., held: _Optional[int] = ..., held_indexes: _Optional[str] = ..., expected_end: _Optional[float] = ..., expected_low: _Optional[float] = ..., expected_high: _Optional[float] = ..., expected_by: _Optional[str] = ..., comparable: _Optional[int] = ..., is_rough: _Optional[bool] = ..., count: _Optional[int] = ..., takes_turns: _Optional[bool] = ...) -> None: ...
 
 class BadTaskInfo(_message.Message):
     __slots__ = ("index", "state", "exit_status", "signal", "cause")

@@ -110,6 +110,11 @@ BY = "forecast by ended runs of the same commands"
             ["begins   in about 3.0s", "ends     in ~34s, likely 20s to 50s", "forecast guess"],
         ),
         (
+            {"takes_turns": True},
+            ["ends     in ~34s if no other jobs come, likely 20s to 50s: 8 of 24 tasks have ended",
+             BY],
+        ),
+        (
             {"expected_end": None, "expected_by": "why", "tasks": {"pending": 19, "running": 4,
                                                                     "done": 1}},
             ["ends     why"],

@@ -34,6 +34,7 @@ async def test_when_an_array_ends_is_foreseen_before_it_begins_and_while_it_runs
     assert not found.array.HasField("expected_low")  # of fewer than twenty ended jobs
     assert found.array.expected_by == "by ended runs of the same commands"
     assert found.array.comparable == 0
+    assert not found.array.takes_turns
     (unexplained,) = (
         await world.jobs(selectors=[f"{first}"], by_array=True, unexplained=True, **WHO)
     ).jobs
@@ -42,4 +43,5 @@ async def test_when_an_array_ends_is_foreseen_before_it_begins_and_while_it_runs
     behind = (await world.submit(asking(**ARRAY))).first
     (found,) = (await world.jobs(selectors=[f"{behind}"], by_array=True, **WHO)).jobs
     assert found.predicted_wait_s == pytest.approx(600.0, abs=30)
+    assert found.array.takes_turns
     assert found.array.expected_end - time.time() == pytest.approx(3000.0, abs=30)
