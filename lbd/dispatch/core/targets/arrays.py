@@ -311,7 +311,8 @@ def too_late(
     """Warns that the array may not be in time. `there`: as it will be when it begins."""
     assert array.job.target is not None
     what = "the deadline" if array.job.target.is_deadline else "the target"
-    within_s, gets_more = round(array.until_s - now_s, 1), array.together_s < math.inf
+    within_s = round(array.until_s - now_s, 1)
+    gets_more = array.limited_by == LEFT_BY_OTHERS and array.together_s < math.inf
     if end is None and (alone := there.end(now_s)) is not None:
         end = Within.of(alone)
     return ArrayOutlook(there.at_once, within_s, end, begins, gets_more).warning(what)

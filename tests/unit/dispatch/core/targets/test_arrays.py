@@ -188,6 +188,9 @@ def test_a_target_that_cannot_be_met_is_reported_in_one_line():
     assert line.startswith("the target (in 30s) cannot be met with ")
     assert " tasks at once, more when other arrays end: expected to end in " in line
     assert "\n" not in line
+    table.array(4, 64, 30.0, at_once=1)
+    line = table.queues.targets.remark(4, 0.0)
+    assert " cannot be met with 1 task at once: expected to end in " in line, "its own limit"
     table = Table()
     table.queues.host_gone(HostId("h1"), 0.0, table.rng)
     table.array(3, 64, 30.0)
