@@ -345,10 +345,10 @@ class Waiting:
         ranked = (self._ranked(flow, heap, new) for flow, heap in (flows | self._flows).items())
         return (waiter for _, waiter in merge(*ranked))
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether no jobs take turns, so that a new job is the last."""
-        return len(self._flows) < 2 and all(array == ALONE for _, array in self._groups)
+    def puts_last(self, new: QueuedJob) -> bool:
+        """Whether a new job is the last: no others have another rank, or take turns with it."""
+        is_one_flow = not self._flows or self._flows.keys() == {self._shares.flow(new)}
+        return is_one_flow and all(array == ALONE for _, array in self._groups)
 
     def _ranked(
         self, flow: Flow, heap: Heap, new: QueuedJob | None

@@ -26,6 +26,7 @@ from lbd.dispatch.core.outlook.forecast_words import (
     HOLDS_OUT,
     MAY_HOLD_OUT,
     NO_INTERVAL,
+    SHARES,
     TOO_FEW_WITH_NEEDS,
     made_from,
     made_from_those_with,
@@ -256,11 +257,11 @@ class Forecast:
         ahead = f"{limit}{jobs} ahead, {outlook.slots_for(job, self.queues.servers[line])}; "
         no_interval = f"; {NO_INTERVAL}" if job.needs and place.jobs else ""
         how = ahead + made_of(played, outlook.slot_times, job_id)
-        if why := played.why_rough(job_id):
-            how += f"; {GUESS}: {why}"
+        shares = self._by_shares(line, job)
+        how += f"; {GUESS}: {why}" if (why := played.why_rough(job_id) or shares) else ""
         how += no_interval
         if needs is None or needs.wait_s is None:
-            has = has_intervals(self.queues, needs)
+            has = has_intervals(self.queues, needs) and not shares
             within_s = played.interval_of(job_id, until_s, now_s) if has else None
             return Prediction(until_s, how, bool(why), within_s)
         own = {part: taken.get(part, 0) for part in parts_of(job.needs, job.slots)}
@@ -273,6 +274,11 @@ class Forecast:
             how = ahead + (of_needs or made_of(played, outlook.slot_times, job_id))
             return Prediction(own_s, f"{how}; it is waiting for what it needs{no_interval}")
         return Prediction(until_s, how, bool(why))
+
+    def _by_shares(self, line: HostConnection, job: QueuedJob) -> str:
+        """Says that users take turns by their shares there, if they do."""
+        waiting = self.queues.lines.get(line) if self.queues.shares.rules.fair_share_s else None
+        return SHARES if waiting is not None and not waiting.puts_last(job) else ""
 
     def _begin_s(
         self, outlook: QueueOutlook, played: Played, job: JobId, place: Place, now_s: float

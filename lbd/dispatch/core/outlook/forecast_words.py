@@ -13,6 +13,7 @@ FREE = "slots are free"
 GUESS = "take it as a rough guess"
 HOLDS_OUT = "no estimate while the next job could start, but waits for more slots"
 MAY_HOLD_OUT = "it could begin then on the fewest slots, but may wait for more"
+SHARES = "users take turns by what each holds, which changes (dispatch.fair_share_s)"
 NO_INTERVAL = "no interval: when the jobs ahead give back what it needs is not known well enough"
 TOO_FEW_WITH_NEEDS = f"no estimate until {FEWEST} jobs with the same needs have ended"
 

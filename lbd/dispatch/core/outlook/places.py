@@ -83,7 +83,7 @@ class Places:
         """Returns the place of a job arriving now. Where others take turns, up to `TURNS_MAX` of
         them are considered."""
         waiting = self.queues.lines.get(line)
-        if waiting is None or waiting.is_plain:
+        if waiting is None or waiting.puts_last(job):
             return self.end_of(line)
         slots = 0
         for jobs, waiter in enumerate(islice(waiting.in_turn(job), TURNS_MAX)):

@@ -7,8 +7,9 @@ from lbd.dispatch.core.ledger_rows import Submission
 from lbd.dispatch.core.malleable.prospects import answer
 from lbd.dispatch.core.outlook.array_ends import end_of
 from lbd.dispatch.core.outlook.forecast import Forecast
-from lbd.dispatch.core.outlook.forecast_words import GUESS, MAY_HOLD_OUT
+from lbd.dispatch.core.outlook.forecast_words import GUESS, MAY_HOLD_OUT, SHARES
 from lbd.dispatch.core.outlook.novelty import GANG_AHEAD
+from lbd.dispatch.core.shares import Rules
 from lbd.dispatch.predictions import Predictions
 from lbd.model import JobId
 from lbd.process.boot_clock import clock_s
@@ -109,3 +110,28 @@ def test_while_others_pass_a_gang_it_may_have_the_next_slots():
     found = forecast_of(table, "9")
     assert found.how.endswith(GANG_AHEAD.format(5))
     assert (found.is_rough, found.within_s) == (True, None)
+
+
+def test_a_job_of_higher_priority_than_all_in_line_is_foretold_to_be_next():
+    """What was kept of it said the wait of the last, as only jobs of another rank were in line."""
+    table = full(rules=Rules(priorities=True))
+    for _ in range(8):
+        table.submit(user="ann", priority=-10)
+    job = QueuedJob(JobId(""), user="bob", command=1)
+    found = Forecast(table.life.queues).of_new(job, table.now_s)
+    assert found.how.startswith("no job ahead")
+    kept = Predictions(table.life.queues, None, by_uid=False).of_submission(SENT)
+    assert kept.wait_s == pytest.approx(found.wait_s, abs=1.0)
+
+
+def test_where_users_take_turns_by_their_shares_a_forecast_is_a_rough_guess():
+    """The order of a line changes with what each user holds, so one next in line waited 18 s."""
+    table = full(rules=Rules(fair_share_s=600.0))
+    for _ in range(8):
+        table.submit(user="ann")
+    assert not forecast_of(table, "12").is_rough
+    table.submit(user="bob")
+    for job in ("12", "13"):
+        found = forecast_of(table, job)
+        assert (found.is_rough, found.within_s) == (True, None)
+        assert found.how.endswith(SHARES)
