@@ -1,7 +1,7 @@
 """Which settings `lbctl reload` applies; all others need a restart."""
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 
 from lbd.config.schema import Config
 
@@ -26,11 +26,13 @@ def reloaded(now: Config, found: Config) -> Config:
 
 def changed_names(before: Config, now: Config) -> Iterator[str]:
     """Yields the settings in which they differ, like "admission.slots"."""
-    for name in dict.fromkeys(one.partition(".")[0] for one in RELOADED):
-        was, found = getattr(before, name), getattr(now, name)
+    for section in fields(Config):
+        was, found = getattr(before, section.name), getattr(now, section.name)
+        if not is_dataclass(was):
+            continue
         for one in fields(was):
             if getattr(was, one.name) != getattr(found, one.name):
-                yield f"{name}.{one.name}"
+                yield f"{section.name}.{one.name}"
 
 
 def is_own_too(name: str) -> bool:

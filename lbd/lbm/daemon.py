@@ -181,14 +181,16 @@ class Lbm:
         if self._keeper.failure is not None:
             raise self._keeper.failure
 
-    def reload(self) -> None:
-        """Reads the owner's rules and the resources again. Jobs run on. Raises ConfigError."""
-        self._rules.reload()
+    def reload(self) -> list[str]:
+        """Reads the owner's rules and the resources again. Jobs run on. Returns changed settings
+        that need a restart. Raises ConfigError."""
+        later = self._rules.reload()
         self._reporting = asyncio.create_task(self._link.send_totals(self._rules.config.limits))
         self._host.slots.pool.become(pool_of(self._rules.config))
         self._host.executions.resize(*self._rules.slots(self._slots_wanted))
         self._owner.look_again()
         self._changed()
+        return later
 
     def _hung_up(self) -> None:
         with contextlib.suppress(ConfigError):  # the error is in the log

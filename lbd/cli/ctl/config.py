@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 
 from lbd.cli.ctl.own_config import (
+    after,
     checked,
     copied_from,
-    is_labs,
     need_writable,
     put_config,
     text_of,
@@ -33,23 +33,20 @@ from lbd.config.load import (
     settle,
     toml_value,
 )
-from lbd.config.reload import is_own_too, is_reloaded
+from lbd.config.reload import is_reloaded
 from lbd.config.resources import fault_of_name
 from lbd.config.schema import Config
 from lbd.console.daemons import Daemons
 from lbd.console.output import DIM, Cell, own_page, print_json, put
 from lbd.console.reply import Json, table, text, texts
-from lbd.console.starting import start_of_metrics
 from lbd.doctor.idle_rules import LISTS, idle_entries
 from lbd.doctor.queue_settings import OF_THE_QUEUE, fault_with, queue_base, when_in_force
 from lbd.errors import ConfigError, LbdError
-from lbd.keeper.gate import BY_KEEPER
 from lbd.text.spelling import hint
 
 BUILT_IN = "built-in"
 FOR_ALL = "set for all hosts"  # followed by how it is set
 ALGORITHM = "lim.algorithm"
-LISTENER = "metrics.listen"
 HEADER = ("SETTING", "VALUE", "FROM")
 ABOUT = {
     "check": "check a file and report each fault",
@@ -299,27 +296,6 @@ def overruled_by(name: str, value: object, daemons: Daemons) -> str:
         f"`lbctl config set {name} --unset --cluster` takes that back")  # fmt: skip
     held = given if found is None else found if isinstance(found, str) else shown(found)
     return f"not in force: {held} is {FOR_ALL}; {back}"
-
-
-def after(name: str, daemons: Daemons) -> str:
-    """Returns when a setting that `lbctl reload` does not apply takes effect."""
-    if (theirs := copied_from(daemons.config)) is not None:
-        own = (
-            "at once for whoever has LBD_CONFIG set to this file" if is_own_too(name) else "nowhere"
-        )
-        return f"{own}; the daemons read {theirs}"
-    if name == LISTENER and not daemons.socket("metrics").exists():
-        return f"once `lbd metrics` runs: {start_of_metrics(daemons)}"
-    if name.startswith(OF_THE_QUEUE):
-        at_once = "; with --cluster at once, for all hosts" if is_shared(name) else ""
-        return f"after `lbctl restart` on the dispatcher's host{at_once}"
-    if is_own_too(name):
-        at_once = "at once (in lbsh: from its next start on)"
-        if is_labs(Path(daemons.config.path)):
-            return f"for everybody who acts from this host {at_once}"
-        return f"for your own commands {at_once}, for those of others after `lbctl restart`"
-    keeper = " and `systemctl restart lbd-keeper`, which ends what runs here"
-    return f"after `lbctl restart`{keeper if name in BY_KEEPER else ''}"
 
 
 def need_possible(base: Config, saved: Mapping[str, str], name: str, what: str = "") -> None:

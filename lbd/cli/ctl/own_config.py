@@ -11,6 +11,7 @@ from pathlib import Path
 
 import tomlkit
 
+from lbd.config.cluster import is_shared
 from lbd.config.load import (
     SYSTEM_FILE,
     Given,
@@ -24,12 +25,17 @@ from lbd.config.load import (
 )
 from lbd.config.reload import is_own_too
 from lbd.config.schema import Config
+from lbd.console.daemons import Daemons
+from lbd.console.starting import start_of_metrics
+from lbd.doctor.queue_settings import OF_THE_QUEUE
 from lbd.errors import ConfigError
+from lbd.keeper.gate import BY_KEEPER
 from lbd.local.own_lab import MADE_BY
 from lbd.process.whole_file import write_whole
 
 Keys = dict[tuple[str, str], str]  # (section, key) -> text
 JOIN = ("cluster", "join")
+LISTENER = "metrics.listen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +151,27 @@ def copied_from(config: Config) -> Path | None:
     file, theirs = Path(config.path), Path(config.host.runtime_dir).parent / "lbd.toml"
     is_copy = os.path.realpath(file) != os.path.realpath(theirs) and is_labs(file)
     return theirs if is_copy else None
+
+
+def after(name: str, daemons: Daemons) -> str:
+    """Returns when a setting that `lbctl reload` does not apply takes effect."""
+    if (theirs := copied_from(daemons.config)) is not None:
+        own = (
+            "at once for whoever has LBD_CONFIG set to this file" if is_own_too(name) else "nowhere"
+        )
+        return f"{own}; the daemons read {theirs}"
+    if name == LISTENER and not daemons.socket("metrics").exists():
+        return f"once `lbd metrics` runs: {start_of_metrics(daemons)}"
+    if name.startswith(OF_THE_QUEUE):
+        at_once = "; with --cluster at once, for all hosts" if is_shared(name) else ""
+        return f"after `lbctl restart` on the dispatcher's host{at_once}"
+    if is_own_too(name):
+        at_once = "at once (in lbsh: from its next start on)"
+        if is_labs(Path(daemons.config.path)):
+            return f"for everybody who acts from this host {at_once}"
+        return f"for your own commands {at_once}, for those of others after `lbctl restart`"
+    keeper = " and `systemctl restart lbd-keeper`, which ends what runs here"
+    return f"after `lbctl restart`{keeper if name in BY_KEEPER else ''}"
 
 
 def way_without(name: str, file: Path) -> str:

@@ -4,6 +4,7 @@ import argparse
 import time
 from collections.abc import Sequence
 
+from lbd.cli.ctl.own_config import after
 from lbd.cli.ctl.verb import Verb, asking, say
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
@@ -171,11 +172,18 @@ def undrain(daemons: Daemons, options: argparse.Namespace) -> int:
 
 
 def reload(daemons: Daemons, options: argparse.Namespace) -> int:
-    daemons.lbm({"op": "reload"})
+    later = texts(daemons.lbm({"op": "reload"}), "needs_restart")
+    if later:  # what is set for all hosts instead is in force
+        overruled = {**daemons.saved(), **daemons.on_trial()}
+        later = [name for name in later if name not in overruled]
     if options.json:
-        print_json({"reloaded": True})
-    else:
-        put("the owner's rules have been reloaded")
+        print_json({"reloaded": True, "needs_restart": later})
+        return 0
+    put("the owner's rules have been reloaded")
+    when = {name: after(name, daemons) for name in later}
+    for each in dict.fromkeys(when.values()):
+        names = ", ".join(name for name in later if when[name] == each)
+        put(f"not in force yet: {names}: takes effect {each}")
     return 0
 
 

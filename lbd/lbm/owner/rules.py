@@ -48,9 +48,10 @@ class InForce:
             Mapping[HostId, bool], bool, Mapping[HostId, int], Mapping[HostId, Facts]
         ] = {}, False, {}, {}
 
-    def reload(self) -> None:
+    def reload(self) -> list[str]:
         """Reads the settings of `config.reload.RELOADED` again from lbd.toml; keeps the old ones if
-        it is wrong. Raises ConfigError."""
+        it is wrong. Returns the others that differ there from those this LBM was started with.
+        Raises ConfigError."""
         try:
             found = self._reread()
         except ConfigError as problem:
@@ -59,7 +60,10 @@ class InForce:
         before, self.config = self.config, reloaded(self.config, found)
         self.rules = Rules(found.admission)
         changed = ", ".join(changed_names(before, self.config)) or "nothing has changed"
-        log.info("reloaded the owner's rules: %s", changed)
+        later = list(changed_names(self.config, found))
+        needs = f"; needs a restart: {', '.join(later)}" if later else ""
+        log.info("reloaded the owner's rules: %s%s", changed, needs)
+        return later
 
     @property
     def decides(self) -> bool:

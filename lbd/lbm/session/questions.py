@@ -53,7 +53,7 @@ class Questions:
         host: InboundContext,
         home: OutboundContext,
         owner: OwnerBook,
-        reload: Callable[[], None],
+        reload: Callable[[], list[str]],
     ) -> None:
         self._host = host
         self._reload = reload
@@ -95,8 +95,7 @@ class Questions:
             return {}
         if operation == "reload":
             self._admins.check(caller)
-            self._reload()
-            return {}
+            return {"needs_restart": self._reload()}
         if operation == "status":
             return {
                 "slots": {"total": self._host.slots.total, "used": self._host.slots.used},

@@ -1,5 +1,6 @@
 """`lbctl algorithm`, `param` and `drain`: what they print about a change, and how long it lasts."""
 
+import json
 import re
 
 import pytest
@@ -28,6 +29,25 @@ def test_a_change_is_reported_with_its_hosts_and_how_long_it_lasts(daemon, capsy
             "lbctl: not confirmed by h3: they will take it when they are heard again\n"
         )
         assert capsys.readouterr() == (out, said)
+
+
+def test_a_reload_says_what_takes_effect_only_after_a_restart(daemon, capsys):
+    """It said only that the rules were reloaded, and `config show` had the new values."""
+    later = ["users.map", "admin.users", "users.allow", "dispatch.lease_s"]
+    daemon("lbm", reload={"needs_restart": later})
+    daemon("lim", settings={"saved": {"dispatch.lease_s": "60.0"}, "trial": {}})
+    assert lbctl.main(["reload"]) == 0
+    said, restart, keeper = capsys.readouterr().out.splitlines()
+    assert said == "the owner's rules have been reloaded"
+    assert restart == (
+        "not in force yet: users.map, admin.users: takes effect after `lbctl restart`"
+    )
+    assert keeper.startswith(
+        "not in force yet: users.allow: takes effect after `lbctl restart` and `systemctl restart "
+        "lbd-keeper`"
+    )
+    assert lbctl.main(["reload", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["needs_restart"] == later[:3]
 
 
 def test_a_value_that_was_in_force_already_is_no_change(daemon, capsys):

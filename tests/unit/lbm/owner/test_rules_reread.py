@@ -40,6 +40,24 @@ def test_a_reload_says_what_has_changed(caplog):
     ]
 
 
+def test_a_reload_names_what_has_changed_but_needs_a_restart(caplog):
+    """It said nothing of other sections, as if they were in force."""
+    caplog.set_level(logging.INFO, "lbd.lbm")
+    config = Config()
+    now = replace(
+        config,
+        users=replace(config.users, map="uid"),
+        admin=replace(config.admin, users=("bob",)),
+        admission=replace(config.admission, slots=3),
+    )
+    rules = InForce(config, lambda: now)
+    for what in ("admission.slots", "nothing has changed"):
+        assert rules.reload() == ["users.map", "admin.users"]
+        assert caplog.messages[-1] == (
+            f"reloaded the owner's rules: {what}; needs a restart: users.map, admin.users"
+        )
+
+
 def test_the_coming_and_going_of_an_owner_is_in_the_journal(caplog):
     caplog.set_level(logging.INFO, "lbd.lbm")
     say_owner("pts/1 was used 4 s ago")
