@@ -39,6 +39,7 @@ from lbd.config.schema import Config
 from lbd.console.daemons import Daemons
 from lbd.console.output import DIM, Cell, own_page, print_json, put
 from lbd.console.reply import Json, table, text, texts
+from lbd.doctor.daemon_replies import slots
 from lbd.doctor.idle_rules import LISTS, idle_entries
 from lbd.doctor.queue_settings import OF_THE_QUEUE, fault_with, queue_base, when_in_force
 from lbd.errors import ConfigError, LbdError
@@ -47,6 +48,7 @@ from lbd.text.spelling import hint
 BUILT_IN = "built-in"
 FOR_ALL = "set for all hosts"  # followed by how it is set
 ALGORITHM = "lim.algorithm"
+SLOTS = "admission.slots"
 HEADER = ("SETTING", "VALUE", "FROM")
 ABOUT = {
     "check": "check a file and report each fault",
@@ -271,6 +273,8 @@ def change(options: argparse.Namespace, path: str | None) -> int:
     overruled = overruled_by(name, value, daemons)
     is_copy = copied_from(daemons.config) is not None
     has_taken_effect = not (overruled or is_copy) and is_reloaded(name) and reload(daemons)
+    if has_taken_effect and (overruled := overruled_here(name, daemons)):
+        has_taken_effect = False
     if options.json:
         print_json({"name": name, "value": value, "file": str(file), "in_force": has_taken_effect})
         return 0
@@ -296,6 +300,17 @@ def overruled_by(name: str, value: object, daemons: Daemons) -> str:
         f"`lbctl config set {name} --unset --cluster` takes that back")  # fmt: skip
     held = given if found is None else found if isinstance(found, str) else shown(found)
     return f"not in force: {held} is {FOR_ALL}; {back}"
+
+
+def overruled_here(name: str, daemons: Daemons) -> str:
+    """Returns what the doctor says of a setting that another one of this host overrules."""
+    if name != SLOTS:
+        return ""
+    try:
+        found = [*slots(daemons.lbm({"op": "status"}), daemons.config)]
+    except LbdError:
+        return ""
+    return "; ".join(f"{one.says}; {one.fix}" for one in found)
 
 
 def need_possible(base: Config, saved: Mapping[str, str], name: str, what: str = "") -> None:
