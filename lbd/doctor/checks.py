@@ -56,6 +56,10 @@ PACKAGES_DOCS = "/usr/share/doc/lbd/docs"
 DOCS = PACKAGES_DOCS if os.path.isdir(PACKAGES_DOCS) else "docs"
 FIRST_HOST_LOST = f'"The first host is lost" in {DOCS}/how-to/replace-a-host.md'
 FULL_FIX = "make room on that disk: `df {0}; df -i {0}` shows whether bytes or inodes are short"
+MOUNT_FIX = (
+    "mount {}, then systemctl start lbd.target and `lbctl restart`, since daemons that run without "
+    "it go on so"
+)
 SPACE_FIX = (
     "free some space: `du -xh --max-depth=1 {}` shows what is large; or lower "
     "dispatch.output_keep_days"
@@ -94,7 +98,7 @@ def directory(
     root asks."""
     if place := is_kept and unmounted(path):
         says = f"{place} is in /etc/fstab, but nothing is mounted there"
-        return Check(name, FAULT, says, f"mount {place}, then systemctl start lbd.target")
+        return Check(name, FAULT, says, MOUNT_FIX.format(place))
     if not os.path.isdir(path):
         says = f"{path} is a file" if os.path.exists(path) else f"{path} does not exist"
         return Check(name, FAULT, says, "lbd up creates it, or set host.*_dir to one it can create")

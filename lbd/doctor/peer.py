@@ -60,7 +60,10 @@ def peer(item: Json, row: Json) -> Iterator[Check]:
         return
     if item.get("reachable") is not True and text(row, "why_down").startswith(STOPPED):
         host = text(item, "name")
-        fix = f"on {host}, {START}; if it will not come back, `lbctl forget {host}`"
+        fix = (
+            f"on {host}, {START}; if they run, `lbctl doctor` there says more. If it will not come "
+            f"back, `lbctl forget {host}`"
+        )
         yield Check(name, WARN, STOPPED, fix)
         return
     if item.get("reachable") is not True:

@@ -9,7 +9,7 @@ from lbd.text.units import counted
 OUT_OF_CONTACT = "out of contact"
 NOT_HEARD_YET = "not heard from yet"
 DRAINS_SHOWN = 3  # hosts with different reasons for the drain whose reasons are shown
-JOINING = "lbctl init or lbctl join, then lbctl restart"
+JOINING = "lbctl init or lbctl join, then lbctl restart; lbctl doctor if it had one"
 AT_THIS_TIME = "at this time"
 WORDS = {
     Closed.UNSAID: "it does not accept commands now",

@@ -29,7 +29,8 @@ def check_address(own: OwnConfig) -> None:
 
 
 def refuse_unmounted(config: Config) -> None:
-    """A certificate that is only on a disk that is not mounted would be revoked by a new one."""
+    """Raises ConfigError: a certificate that is only on a disk that is not mounted would be revoked
+    by a new one, and the cluster's settings, as where its queue is, are there, too."""
     for path in (config.host.state_dir, str(authority_dir(config))):
         if place := unmounted(path):
             raise ConfigError(

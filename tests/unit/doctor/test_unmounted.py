@@ -19,7 +19,8 @@ def test_a_state_directory_that_is_not_mounted_comes_before_a_new_certificate(
     found = directory("state directory", str(tmp_path), is_kept=True)
     assert (found.state, found.fix) == (
         FAULT,
-        f"mount {tmp_path}, then systemctl start lbd.target",
+        f"mount {tmp_path}, then systemctl start lbd.target and `lbctl restart`, since daemons "
+        "that run without it go on so",
     )
     config = Config(host=HostConfig(name="h1", state_dir=str(tmp_path)), cluster=LISTED)
     Authority(tmp_path / "authority", 60.0).create("c", "h1", time.time())

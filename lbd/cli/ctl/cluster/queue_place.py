@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from lbd.cli.complaints import EXIT_FAILED, taking_back
+from lbd.cli.ctl.own_address import refuse_unmounted
 from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, say_missing
 from lbd.cli.ctl.verb import Verb, reading, say
 from lbd.cli.program import Parser
@@ -86,6 +87,7 @@ def show(daemons: Daemons, options: argparse.Namespace) -> int:
     if not hosts:
         with contextlib.suppress(Refusal):  # an older LIM has no such settings
             daemons.lim({"op": "settings"})
+        refuse_unmounted(daemons.config)
     exit_status, now = 0, Json()
     try:
         now = status(daemons) if hosts else {}
@@ -165,6 +167,7 @@ def enable(daemons: Daemons, options: argparse.Namespace) -> int:
     names = list(dict.fromkeys(filter(None, str(options.hosts).split(","))))
     if not names:
         raise ConfigError("name the host to run the dispatcher on")
+    refuse_unmounted(daemons.config)
     if len(names) > 1 and not is_postgres(daemons):
         raise ConfigError(
             "several hosts can run the dispatcher only with dispatch.store = "

@@ -11,7 +11,7 @@ from lbd.cli.ctl.cluster import queue_place
 from lbd.cli.lbctl import main
 from lbd.console.daemons import Daemons
 from lbd.errors import Unavailable
-from lbd.process import last_words
+from lbd.process import last_words, written_disks
 
 TAKEN = {"ok": True, "hosts": 2, "changed": 2, "missing": []}
 HERE = {"dispatch.host": '"h1"', "dispatch.standby": "[]"}
@@ -158,6 +158,21 @@ def test_without_a_queue_that_is_said(cluster, capsys):
     assert main(["queue"]) == 0
     assert capsys.readouterr().out.startswith("this cluster has no queue; `lbctl queue enable")
     assert main(["queue", "disable"]) == 0
+
+
+def test_without_its_state_disk_a_host_does_not_say_that_there_is_no_queue(
+    cluster, capsys, tmp_path, monkeypatch
+):
+    """It advised `lbctl queue enable`, while the queue was on the disk that was missing."""
+    cluster({})
+    (tmp_path / "fstab").write_text(f"/dev/sdb1 {tmp_path} auto nofail 0 2\n")
+    monkeypatch.setattr(written_disks, "FSTAB", tmp_path / "fstab")
+    says = f"lbctl: {tmp_path} is in /etc/fstab, but nothing is mounted there: `mount {tmp_path}`"
+    for words in (["queue"], ["queue", "enable", "h1"]):
+        assert main(words) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith(says)
 
 
 @pytest.mark.parametrize("words", [["disable"], ["disable", "--drain"], ["enable", "h2"]])

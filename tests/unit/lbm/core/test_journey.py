@@ -35,7 +35,7 @@ EVICTED = e.Ended(137, "evicted", untouched=True)
 
 NO_PEERS = (
     "this host runs without a certificate, so it has no peers (lbctl init or lbctl join, then "
-    "lbctl restart)"
+    "lbctl restart; lbctl doctor if it had one)"
 )
 START_2, START_3 = e.Start(H2, "h2:1"), e.Start(H3, "h3:1")
 LOOK, LOOK_NOT = e.Look(lacking=True, host=None), e.Look(lacking=False, host=H2)
