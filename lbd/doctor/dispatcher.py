@@ -2,12 +2,15 @@
 way to its port."""
 
 from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 
+from lbd.config.schema import Config
 from lbd.console.daemons import Daemons
 from lbd.console.reply import Json, table, tables, text
 from lbd.doctor.checks import (
     FAULT,
     FIRST_HOST_LOST,
+    FULL_FIX,
     OK,
     SEE_CERTIFICATE,
     SEE_STATE_DIRECTORY,
@@ -17,6 +20,7 @@ from lbd.doctor.peers import answers, closed
 from lbd.errors import LbdError, Unavailable
 from lbd.model import target_of
 from lbd.process import last_words
+from lbd.process.written_disks import besides_state, spool_root
 from lbd.text.dispatcher_phrases import cause_in, is_away, is_revoked, waits_for_word, why_silent
 from lbd.text.job_phrases import NOT_WRITTEN
 
@@ -57,8 +61,9 @@ def queue(
         for host, lacks in sorted(table(found, "no_room").items()):
             says = f"no queued job without -o begins on {host}: {lacks}"
             fix = f"make room there: `lbctl doctor` on {host} helps"
-            is_here = host == daemons.config.host.name
-            yield Check("outputs", FAULT, says, SEE_STATE_DIRECTORY if is_here else fix)
+            if host == daemons.config.host.name:
+                fix = own_outputs_fix(daemons.config)
+            yield Check("outputs", FAULT, says, fix)
         yield from standby(daemons, hosts, leader)
         return
     own = daemons.config.host
@@ -72,7 +77,7 @@ def queue(
     if why:
         yield Check("dispatcher", FAULT, says, dispatcher_fix(why, ""))
         return
-    if first_fix and own.name not in hosts:
+    if first_fix and (own.name not in hosts or first_fix == SEE_CERTIFICATE):
         yield Check("dispatcher", FAULT, says, first_fix)
         return
     rows = {text(row, "name"): row for row in tables(status, "hosts")}
@@ -84,6 +89,14 @@ def queue(
     if len(hosts) == 1 and fixes[0].startswith(f"{host} is down"):
         fixes.append(LOST_HOST)
     yield Check("dispatcher", FAULT, says, "; ".join(fixes))
+
+
+def own_outputs_fix(config: Config) -> str:
+    """The state directory's line says nothing of outputs on a disk of their own."""
+    spool = spool_root(config.host.state_dir)
+    if besides_state(config, {"outputs": Path(spool)}):
+        return FULL_FIX.format(spool)
+    return SEE_STATE_DIRECTORY
 
 
 def room_fix(leader: str, full: str) -> str:
@@ -121,6 +134,8 @@ def silent_fix(host: str, row: Json, is_away: bool, port: int) -> str:
             f"open TCP port {port} of {host} in the firewall ({target}: {why}). If it is open, "
             f"{start}"
         )
+    if is_away:
+        return f"see the line of peer {host} above: its LIM does not answer us either"
     return f"{start}: {target} accepts connections, but answers nothing"
 
 

@@ -10,8 +10,8 @@ import lbd
 from lbd.config.schema import Config
 from lbd.keeper.gate import pack_gate
 from lbd.keeper.kept_ports import pack_places
-from lbd.lbm.paths import spool_root
 from lbd.local.socket_file import bind_unix
+from lbd.process.written_disks import spool_root
 from lbd.trust.files import host_files
 
 STARTER = (

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,11 +12,6 @@ from lbd.process.whole_file import write_whole
 IDS_RESERVED = 10_000
 NEXT_JOB = "next_job"
 log = logging.getLogger("lbd.lbm")
-
-
-def spool_root(state_dir: str) -> str:
-    """The directory of the outputs of the queue's attempts."""
-    return os.path.join(state_dir, "spool")
 
 
 class JobNumbers:

@@ -22,6 +22,11 @@ def workdir_root(config: Config) -> str:
     return config.stage.root or default
 
 
+def spool_root(state_dir: str) -> str:
+    """Returns the directory of the outputs of the queue's attempts."""
+    return os.path.join(state_dir, "spool")
+
+
 def written(config: Config) -> dict[str, Path]:
     """Returns where an LBM writes: accounting, outputs and packs of queued jobs; files of staged
     commands."""

@@ -46,7 +46,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from lbd.lbm.link.user_threads import HUNG_S, Call, UserThreads
-from lbd.lbm.paths import spool_root
 from lbd.lbm.queue.holes import Holes, TooMuch
 from lbd.lbm.queue.output_file import (
     ACCESS_LIST,
@@ -64,6 +63,7 @@ from lbd.lbm.queue.output_file import (
 )
 from lbd.process.boot_clock import clock_s
 from lbd.process.disk_space import is_full
+from lbd.process.written_disks import spool_root
 
 PIECE_BYTES = 256 << 10
 DAY_S = 86400.0

@@ -66,7 +66,7 @@ def test_on_every_host_it_is_seen_that_the_queue_has_no_room(full, fix):
     assert room.fix.startswith(fix)
 
 
-def test_on_every_host_it_is_seen_whose_disk_of_outputs_is_full():
+def test_on_every_host_it_is_seen_whose_disk_of_outputs_is_full(tmp_path, monkeypatch):
     found = {"leader": "h2", "queued": 3, "no_room": {"h3": "the disk of /s is full"}}
     answering, room = queue(Answering(found=found))
     assert answering.state == OK
@@ -75,6 +75,14 @@ def test_on_every_host_it_is_seen_whose_disk_of_outputs_is_full():
     assert "h3" in room.fix
     own = {**found, "no_room": {"h1": "the disk of /s is full"}}
     assert [*queue(Answering(found=own))][1].fix == SEE_STATE_DIRECTORY, "not to run what was run"
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    monkeypatch.setattr(dispatcher, "besides_state", lambda _, places: places)
+    here = HostConfig(name="h1", state_dir=str(tmp_path))
+    apart = [*queue(Answering(found=own, own=here))][1]
+    assert apart.fix.endswith(
+        f"`df {spool}; df -i {spool}` shows whether bytes or inodes are short"
+    )
 
 
 @pytest.mark.parametrize("problem", [Unavailable("lbm did not answer"), LbdError("no"), {}])
@@ -93,6 +101,7 @@ def test_on_every_host_it_is_seen_whose_disk_of_outputs_is_full():
         ),
         ({"state": "up"}, (), "refused", "rejects TCP port 7903", "is lost"),
         ({"state": "up"}, (), "", "answers nothing", "firewall"),
+        ({"state": "up"}, ("h2",), "", "see the line of peer h2 above", "systemctl"),
         (
             {"address": ""},
             (),
@@ -118,6 +127,13 @@ def test_a_fault_of_this_host_is_not_looked_for_on_the_dispatchers_host(port, fi
     port("No route to host")
     (found,) = queue(Answering({"state": "down"}, {}), ("h2",), first)
     assert (found.state, found.fix) == (FAULT, first)
+
+
+def test_with_an_expired_certificate_the_own_dispatcher_is_not_to_be_started(port):
+    """It runs; only nobody believes it."""
+    port("refused")
+    (found,) = queue(Answering(None, {}, HostConfig(name="h2")), (), SEE_CERTIFICATE)
+    assert found.fix == SEE_CERTIFICATE
 
 
 def test_of_a_dead_lbm_the_queue_is_not_the_fault(monkeypatch):
