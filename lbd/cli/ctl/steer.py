@@ -16,6 +16,7 @@ from lbd.console.output import print_json, print_table, put
 from lbd.console.parameters import as_json, fetch_all, shown
 from lbd.console.reply import Json, number, table, text, texts, whole
 from lbd.errors import ConfigError, Unavailable
+from lbd.model import STOPPED
 from lbd.text.units import counted
 
 FORWARD_TIMEOUT_S = 10.0  # the answer comes after another host has confirmed the change
@@ -97,7 +98,10 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
             f"{host} does not answer: nothing is sent there, and it will be drained when it is back"
         )
     elif left is None:
-        put(f"{host} is drained, but what runs there is not known: {host} does not say")
+        why = f"what runs there is not known: {host} does not say"
+        if is_stopped(row_of(daemons, host)):
+            why = "was stopped before it was known to be empty"
+        put(f"{host} is drained, but {why}")
     elif left:
         put(f"{host} is drained; {jobs_there(left)} still {'runs' if left == 1 else 'run'} there")
     elif typed:
@@ -108,6 +112,10 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
     else:
         put(f"{host} is drained" + (" and empty" if options.wait else ": it gets no new jobs"))
     return 0 if left == 0 else 1
+
+
+def is_stopped(row: Json) -> bool:
+    return text(row, "state") == "down" and text(row, "why_down").startswith(STOPPED)
 
 
 OF_OTHERS = "job of the queue or of another host"
@@ -128,7 +136,7 @@ def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> tuple[int
     is up, None if that has not been known for a while; and how many commands typed there run, which
     are not waited for."""
     drained_s = known_s = time.monotonic()
-    said = False
+    said = said_stopped = False
     while True:
         row = row_of(daemons, host)
         now_s = time.monotonic()
@@ -141,6 +149,10 @@ def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> tuple[int
                 return left, typed
         elif now_s - known_s > min(UNKNOWN_S, timeout_s):
             return None, 0
+        elif is_stopped(row) and now_s - known_s > SILENT_S and not said_stopped:
+            said_stopped = True
+            say(f"{host} was stopped: unless its daemons are only restarted, what runs there ends; "
+                f"waiting up to {UNKNOWN_S:g} s for them")  # fmt: skip
         if left and waited_s > SILENT_S and not said:
             said = True
             say(f"{host} is drained; waiting for {jobs_there(left)} there: "

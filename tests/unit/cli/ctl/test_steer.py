@@ -200,6 +200,25 @@ def test_nor_if_it_stays_unknown(daemon, capsys, monkeypatch, row):
     assert capsys.readouterr().out == said
 
 
+def test_that_a_host_was_stopped_meanwhile_is_said_at_once(daemon, capsys, monkeypatch):
+    """It was said, half a minute later, that it is not known what runs there."""
+    monkeypatch.setattr(steer, "SILENT_S", 0.0)
+    stopped = {**EMPTY, "state": "down", "why_down": "was stopped"}
+    assert drained(daemon, monkeypatch, [stopped, stopped, EMPTY]) == 0
+    out, err = capsys.readouterr()
+    assert out == "h1 is drained and empty\n"
+    said = "lbctl: h1 was stopped: unless its daemons are only restarted, what runs there ends"
+    assert err == f"{said}; waiting up to 30 s for them\n"
+
+
+def test_nor_is_a_host_that_stays_stopped_one_that_says_nothing(daemon, capsys, monkeypatch):
+    monkeypatch.setattr(steer, "UNKNOWN_S", 0.0)
+    stopped = {**EMPTY, "state": "down", "why_down": "was stopped"}
+    assert drained(daemon, monkeypatch, [stopped]) == 1
+    said = "h1 is drained, but was stopped before it was known to be empty\n"
+    assert capsys.readouterr().out == said
+
+
 def test_drain_says_once_what_it_waits_for(daemon, capsys, monkeypatch):
     monkeypatch.setattr(steer, "SILENT_S", 0.0)
     busy = {**HOST, "age_s": 0.0, "jobs": {"local": 0, "foreign": 2}}
