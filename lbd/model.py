@@ -76,6 +76,7 @@ class Closed(IntEnum):
     OWNER = 7
     DRAINED = 8
     STOPPING = 9
+    NO_KEEPER = 10
 
     @classmethod
     def numbered(cls, number: int) -> "Closed":

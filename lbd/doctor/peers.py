@@ -359,6 +359,8 @@ def fix_of(why: str, host: str) -> str:
         return "create an account with the same name there"
     if why in (WORDS[Closed.NO_LBM], WORDS[Closed.STARTING]):
         return f"on {host}, {START}"
+    if why == WORDS[Closed.NO_KEEPER]:
+        return f"on {host}, run `systemctl start lbd-keeper`; where there is no such unit, `lbd up`"
     if why == NOT_HEARD_YET:
         return "wait some seconds and try again: the LIM here or there has just started"
     return "see `lbctl explain COMMAND`"

@@ -55,6 +55,13 @@ def drain_in(answer: Mapping[str, object]) -> str:
     return drained_words(str(note.get("by")), shown, str(note.get("reason")))
 
 
+def why_closed(host: InboundContext, *, is_served: bool) -> Closed | None:
+    """`is_served`: whether commands of other hosts reach us."""
+    if not is_served:
+        return Closed.ALONE
+    return Closed.NO_KEEPER if host.link.pid == 0 else host.rules.closed()[0]
+
+
 class LimReport:
     def __init__(self, host: InboundContext, home: OutboundContext) -> None:
         self._host, self._home, self._lim = host, home, home.lim
@@ -85,7 +92,7 @@ class LimReport:
     async def report(self, returns_s: float = 0.0) -> None:
         """Sends one report. `returns_s`: how soon another LBM replaces us."""
         host, jobs = self._host, self._home.jobs
-        closed = host.rules.closed()[0] if self.is_served else Closed.ALONE
+        closed = why_closed(host, is_served=self.is_served)
         try:
             answer = await self._lim.call(
                 {

@@ -22,6 +22,7 @@ WORDS = {
     Closed.OWNER: "its owner is back",
     Closed.DRAINED: "drained",
     Closed.STOPPING: "its LBM is stopping",
+    Closed.NO_KEEPER: "its keeper is not running, so nothing can start there",
 }
 OF_HOSTS = {
     Closed.UNSAID: "{} closed",
@@ -34,6 +35,7 @@ OF_HOSTS = {
     Closed.OWNER: "the owner is back on {}",
     Closed.DRAINED: "{} drained",
     Closed.STOPPING: "{} stopping",
+    Closed.NO_KEEPER: "{} without a keeper",
 }
 
 

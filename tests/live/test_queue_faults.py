@@ -104,10 +104,14 @@ def test_an_order_that_meets_no_keeper_is_given_again(lab, tmp_path):
     processes.send(keeper, signal.SIGKILL)
     path.unlink()
     path.mkdir()  # so that none can listen there
+    lab.kill("h2", "lim", "STOP")  # else its LBM reports that, and it gets no orders
     lab.kill("h2", "lbm", "CONT")
     command = ("lbrun", "-d", "-H", "h2", "sh", "-c", "exit 0")
     name = lab.run("h1", *command, cwd=tmp_path, check=True).stdout.strip()
     lab.wait_until(lambda: job(lab, name)["attempt"], "it was tried")
+    lab.kill("h2", "lim", "CONT")
+    says = "h2: its keeper is not running, so nothing can start there"
+    lab.wait_until(lambda: says in lab.run("h1", "lbctl", "status").stdout, "h1 says so")
     path.rmdir()
     wait(lab, name)
     refused, *_, done = job(lab, name)["attempts"]

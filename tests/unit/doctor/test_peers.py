@@ -93,6 +93,12 @@ def test_an_account_that_may_not_log_in_exists_already(how: str, fix: str) -> No
     assert fix in fix_of(why, "h2")
 
 
+def test_a_keeper_that_is_not_running_is_started_where_it_is_missing() -> None:
+    assert fix_of(WORDS[Closed.NO_KEEPER], "h2").startswith(
+        "on h2, run `systemctl start lbd-keeper`"
+    )
+
+
 def test_the_fix_of_a_drain_can_be_typed() -> None:
     assert fix_of(WORDS[Closed.DRAINED], "h2").startswith("run `lbctl undrain h2` once ")
 
