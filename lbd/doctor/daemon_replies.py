@@ -11,6 +11,7 @@ from lbd.doctor.checks import FAULT, OK, WARN, Check
 
 DESCRIPTORS_MAX_SHARE = 0.8
 DESCRIPTORS_FEW = 1024
+START_KEEPER = "as root: `systemctl start lbd-keeper`; without such a unit, `lbctl restart lbm`"
 
 
 def containment(reply: Json, host: str) -> Iterator[Check]:
@@ -22,8 +23,7 @@ def containment(reply: Json, host: str) -> Iterator[Check]:
     elif keeper > 0:
         yield Check("keeper", OK, f"process {keeper:.0f}{older(reply.get('keeper_version'), host)}")
     else:
-        fix = "`systemctl start lbd-keeper`; where there is no such unit, restart lbd lbm"
-        yield Check("keeper", FAULT, "not running: no job can start here", fix)
+        yield Check("keeper", FAULT, "not running: no job can start here", START_KEEPER)
     if how == "session":
         says = (
             "jobs are tracked only by session and subreaper: a process that leaves its session "

@@ -8,6 +8,7 @@ from lbd.console.reply import Json, number, text
 from lbd.doctor.checks import ENDED_FIX, FAULT, OK, REJOIN_FIX, WARN, Check, check_clock
 from lbd.model import STOPPED
 from lbd.net.details import NOT_REACHED, UNPROVEN
+from lbd.text.units import duration_text
 
 CLOCK_SKEW_MAX_S = 2.0
 REVOKED_FIX = "if it is to stay out, run `lbctl forget {0}`; to readmit it, " + REJOIN_FIX.replace(
@@ -84,8 +85,8 @@ def peer(item: Json, row: Json) -> Iterator[Check]:
         yield Check(name, WARN, f"runs lbd {version}, this host {__version__}", fix)
     if abs(skew_s) > CLOCK_SKEW_MAX_S:
         fix = (
-            "run chrony or ntpd on both: make on shared files, and certificates, depend on the "
-            "clock"
+            "compare `date` on both, and run chrony or ntpd there: make on shared files, and "
+            "certificates, depend on the clock"
         )
         way = "ahead of" if skew_s > 0 else "behind"
-        yield Check(name, FAULT, f"its clock is {abs(skew_s):.1f} s {way} ours", fix)
+        yield Check(name, FAULT, f"its clock is {duration_text(abs(skew_s))} {way} ours", fix)

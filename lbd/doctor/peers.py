@@ -26,7 +26,7 @@ from lbd.doctor.checks import (
     WARN,
     Check,
 )
-from lbd.doctor.daemon_replies import restart_keeper
+from lbd.doctor.daemon_replies import START_KEEPER, restart_keeper
 from lbd.errors import LbdError
 from lbd.local.json_socket import ask
 from lbd.model import STOPPED, Closed
@@ -360,7 +360,7 @@ def fix_of(why: str, host: str) -> str:
     if why in (WORDS[Closed.NO_LBM], WORDS[Closed.STARTING]):
         return f"on {host}, {START}"
     if why == WORDS[Closed.NO_KEEPER]:
-        return f"on {host}, run `systemctl start lbd-keeper`; where there is no such unit, `lbd up`"
+        return f"on {host}, {START_KEEPER}"
     if why == NOT_HEARD_YET:
         return "wait some seconds and try again: the LIM here or there has just started"
     return "see `lbctl explain COMMAND`"

@@ -219,7 +219,7 @@ def keeper_state(pid: int) -> Iterator[Check]:
         return
     state = task.state.decode()
     if state in STOPPED:
-        fix = f"kill -CONT {pid}" if state == "T" else "restart lbd lbm"
+        fix = f"kill -CONT {pid}" if state == "T" else "`lbctl restart lbm`"
         yield Check("keeper", FAULT, f"process {pid} is {STOPPED[state]}: no job can start", fix)
 
 

@@ -62,6 +62,7 @@ def test_advice_for_people(lab):
     assert now.startswith("NOLB")
     assert "as it is now" in now
     assert "would have saved" in result.stdout
+    assert "too few hours to judge by; to use it all the same:" in result.stdout
     assert result.stdout.splitlines()[-1].startswith("    lbctl ")
     assert "# back: lbctl algorithm --reset" in result.stdout
 

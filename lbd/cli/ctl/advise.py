@@ -228,7 +228,7 @@ def show(day: Day, results: list[Finding], span_s: float) -> None:
     ranked = [now, *sorted(results[1:], key=lambda one: -one.gain)]
     print_table(HEADER, [row_of(one, is_now=one is now) for one in ranked])
     put()
-    put(*advice(now, best(results)))
+    put(*advice(now, best(results), is_short=day.span_s < HOUR_S))
 
 
 def row_of(one: Finding, *, is_now: bool) -> Row:
@@ -249,16 +249,18 @@ def changes(trial: Trial) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in trial.parameters)
 
 
-def advice(now: Finding, chosen: Finding | None) -> list[str]:
+def advice(now: Finding, chosen: Finding | None, *, is_short: bool = False) -> list[str]:
+    """`is_short`: the jobs do not stand for a day."""
     if chosen is None:
         return [f"nothing tried was clearly better than the current {now.trial.algorithm}"]
     trial = chosen.trial
     more = chosen.messages_per_host_s - now.messages_per_host_s
     cost = f"{abs(more):.2g} messages per host and second {'more' if more >= 0 else 'less'}"
     name = f"{trial.algorithm} {changes(trial)}".rstrip()
+    how = "too few hours to judge by; to use it all the same" if is_short else "to use it"
     lines = [
         f"{name} would have saved {chosen.gain:.1%} (± {chosen.gain_ci:.1%}) of the mean response "
-        f"time, for {cost}; to use it:"
+        f"time, for {cost}; {how}:"
     ]
     if trial.algorithm != now.trial.algorithm:
         lines.append(f"    lbctl algorithm {trial.algorithm}      # back: lbctl algorithm --reset")

@@ -95,7 +95,7 @@ def test_an_account_that_may_not_log_in_exists_already(how: str, fix: str) -> No
 
 def test_a_keeper_that_is_not_running_is_started_where_it_is_missing() -> None:
     assert fix_of(WORDS[Closed.NO_KEEPER], "h2").startswith(
-        "on h2, run `systemctl start lbd-keeper`"
+        "on h2, as root: `systemctl start lbd-keeper`"
     )
 
 

@@ -128,7 +128,8 @@ def advice_of(daemons: Daemons, since: float, span_s: float) -> Advice:
     ranked = [now, *sorted(results[1:], key=lambda one: -one.gain)]
     rows = [[cell(item).text for item in advise.row_of(one, is_now=one is now)] for one in ranked]
     head = [name.lstrip(">").capitalize() for name in advise.HEADER]
-    return Advice("\n".join([*advise.advice(now, best(results)), *lines]), head, rows)
+    said = advise.advice(now, best(results), is_short=day.span_s < advise.HOUR_S)
+    return Advice("\n".join([*said, *lines]), head, rows)
 
 
 def write(path: Path, html: str) -> None:

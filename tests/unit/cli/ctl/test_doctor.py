@@ -40,7 +40,7 @@ DOCTOR_FINDS = [
         1,
         "fix: upgrade h2",
     ),
-    ({"peers": [peer(clock_skew_s=-7.0)]}, {}, 1, "its clock is 7.0 s behind ours"),
+    ({"peers": [peer(clock_skew_s=-7.0)]}, {}, 1, "its clock is 7s behind ours"),
     ({"peers": [peer(algorithm="LOWEST")]}, {}, 1, "uses LOWEST, this host GLOBAL"),
     (
         {"peers": [peer(algorithm="NOLB"), peer(name="h3", algorithm="NOLB")]},
