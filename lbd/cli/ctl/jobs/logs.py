@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from lbd.cli.complaints import EXIT_FAILED
 from lbd.cli.ctl.jobs.own_files import FollowedFiles, copy_files, followed_files, where_it_goes
-from lbd.cli.ctl.jobs.queued_jobs import patiently, settled
+from lbd.cli.ctl.jobs.queued_jobs import patiently, settled, with_attempts
 from lbd.cli.ctl.verb import say
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
@@ -23,7 +23,7 @@ from lbd.errors import ConfigError, LbdError
 from lbd.local.json_socket import AWAY, SEVERAL, Refusal
 from lbd.local.write_all import write_all
 from lbd.model import ENDED_NAMES
-from lbd.text.job_phrases import CANNOT_OPEN
+from lbd.text.job_phrases import CANNOT_OPEN, NOT_STORED
 
 FAILED = ("failed", "lost")
 UNSUCCESSFUL = (*FAILED, "cancelled")
@@ -70,11 +70,26 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
     try:
         return show_output(daemons, ids, options.attempt, set(), follows=options.follow)
     except Refusal as problem:
+        if NOT_STORED in str(problem) and (why := why_refused(daemons, ids, options.attempt)):
+            raise Refusal(why, problem.code) from None
         if problem.code != SEVERAL:
             raise
         if of_one:
             raise ConfigError(str(problem)) from None
     return show_tasks(daemons, ids)
+
+
+def why_refused(daemons: Daemons, ids: list[str], attempt: int | None) -> str:
+    """Returns why that attempt never ran; "" if it did, or if that is not known."""
+    try:
+        found = with_attempts(daemons, ids)[0]
+    except LbdError:
+        return ""
+    for one in (one for job in found for one in tables(job, "attempts")):
+        if number(one, "number") == attempt and text(one, "state") == "refused":
+            why = f": {reason}" if (reason := text(one, "reason")) else ""
+            return f"attempt {attempt} was refused, so it has no output{why}"
+    return ""
 
 
 def show_tasks(daemons: Daemons, ids: list[str]) -> int:

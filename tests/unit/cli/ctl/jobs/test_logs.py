@@ -129,6 +129,21 @@ def test_an_output_that_is_no_longer_stored_does_not_hide_the_others_of_its_host
     assert err.splitlines() == [f"lbctl: {trouble}"] * len(tasks)
 
 
+@pytest.mark.parametrize(("attempt", "says"), [
+    (1, "attempt 1 was refused, so it has no output: h1: drained"),
+    (2, "h4: its output is not stored here, or no longer"),
+])  # fmt: skip
+def test_a_refused_attempt_is_not_one_whose_output_is_gone(daemon, capsys, attempt, says):
+    attempts = [{"number": 1, "state": "refused", "reason": "h1: drained"},
+                {"number": 2, "state": "evicted", "reason": ""}]  # fmt: skip
+    trouble = "h4: its output is not stored here, or no longer"
+    dropped = {"ok": False, "error": trouble, "code": "unavailable"}
+    job = {**JOB, "id": "5", "attempts": attempts}
+    daemon("lbm", **{"queue.logs": dropped, "queue.jobs": {"ok": True, "jobs": [job]}})
+    assert lbctl.main(["logs", "--attempt", str(attempt), "5"]) == 1
+    assert capsys.readouterr() == ("", f"lbctl: {says}\n")
+
+
 def test_failed_tasks_that_never_ran_do_not_look_as_if_their_host_were_away(daemon, capsys):
     reason = "h1: ./nosuch: No such file or directory"
     never = {**JOB, "array_id": 5, "state": "failed", "exit_status": 127, "started": None}
