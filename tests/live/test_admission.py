@@ -173,6 +173,15 @@ def test_faulty_rules_change_nothing(two, rules):
     refused(on_h2(two, "true"), "origins")
 
 
+def test_a_reload_names_what_still_waits_for_a_restart(two, reloaded):
+    said = "the owner's rules have been reloaded\n"
+    reloaded("admission", origins=("h7",))
+    assert two.run("h2", "lbctl", "reload").stdout == said
+    reloaded("tls", certificate_s=9999.0)
+    more = "not in force yet: tls.certificate_s: takes effect after `lbctl restart`\n"
+    assert two.run("h2", "lbctl", "reload").stdout == said + more
+
+
 def test_one_group_by_day_and_everybody_by_night(make_lab):
     """A user outside the group waits in the queue until everybody may run, and closes no host."""
     lab = make_lab(2, "none", "--mode", "fcfs", settings=FAST)
