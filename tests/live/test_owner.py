@@ -246,6 +246,24 @@ def test_a_queued_job_waits_says_why_and_is_moved(three, terminal, rules, tmp_pa
     assert three.lbctl_json("h1", "advise")["owners"] == []  # too few to tell
 
 
+def test_room_where_it_was_typed_is_none_for_a_plain_command(three, terminal, rules, tmp_path):
+    """It can only go on here, so it is not ended."""
+    rules("decide", decide_by="timer", decide_after_s=0.1)
+    process = on_h2(three, tmp_path / "count")
+    terminal.type()
+
+    def reason():
+        (job,) = three.lbctl_json("h1", "jobs")
+        return job["reason"] or ""
+
+    three.wait_until(lambda: reason().endswith("no other host would take it: waiting"), "it waits")
+    time.sleep(6.5)  # room has lasted by now
+    assert reason().endswith("no other host would take it: waiting")
+    terminal.leave()
+    three.wait_until(lambda: is_counting(tmp_path / "count"), "it goes on")
+    assert process.poll() is None
+
+
 def test_a_gang_starts_again_elsewhere_as_a_whole(three, terminal, rules, tmp_path):
     rules("decide", decide_by="timer", decide_after_s=1.0)
     three.lab("kill", "h3", "lbm")

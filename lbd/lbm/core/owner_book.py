@@ -76,7 +76,7 @@ class Standing:
     gang: tuple[HostId, ...] = ()  # the hosts of its tasks, if it is part of a gang
     slots: int = 1
     needs: Needs = NO_NEEDS
-    excluded: frozenset[HostId] = frozenset()  # by its user: it cannot start again there
+    excluded: frozenset[HostId] = frozenset()  # it cannot start again there
     is_fixed: bool = False  # it is not movable, whatever it has read or written
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from lbd.keeper.gate import find_account
 from lbd.keeper.limits.time_limits import group_cpu_s
 from lbd.keeper.stdin_watch import members
-from lbd.lbm.core.execution_events import Treatment
+from lbd.lbm.core.execution_events import Kind, Treatment
 from lbd.lbm.core.owner_book import OwnerBook, Standing, Verdict
 from lbd.lbm.core.owner_presence import Presence, Seen
 from lbd.lbm.inbound.context import InboundContext
@@ -279,10 +279,12 @@ def say_owner(why: str) -> None:
 
 def standing(live: Live) -> Standing:
     gang, slots, needs = live.gang_hosts, live.slots, live.needs
-    excluded = frozenset(map(HostId, live.request.excluded))
+    excluded = set(map(HostId, live.request.excluded))
+    if live.execution.spec.kind is Kind.ATTACHED:  # it never returns to where it was typed
+        excluded.add(HostId(live.request.origin))
     cost_s, is_movable = live.moving_cost_s, live.is_movable
     is_fixed = not (live.execution.spec.is_evictable or gang)
-    return Standing(live.id, cost_s, is_movable, gang, slots, needs, excluded, is_fixed)
+    return Standing(live.id, cost_s, is_movable, gang, slots, needs, frozenset(excluded), is_fixed)
 
 
 def state_of(is_here: bool | None) -> str:
