@@ -1,6 +1,7 @@
 """The owner's rules: what they refuse, how a refusal reads, and that a change loses no job."""
 
 import functools
+import itertools
 import json
 import os
 import re
@@ -86,11 +87,11 @@ def test_a_job_for_a_named_host_is_refused_before_it_has_a_slot(make_lab):
         holder = lab.run("h1", "lbrun", "-d", "-H", "h2", "sleep", "600", check=True).stdout.strip()
         lab.wait_until(lambda: state_of(lab, holder) == "running", "it holds the slot")
         reload("admission", slots=1, users=("somebody",))
-        for how in ("-q", "-d"):
-            refused(lab.run("h1", "lbrun", how, "-H", "h2", "true"), "users")
+        for typed_on, how in itertools.product(("h1", "h2"), ("-q", "-d")):
+            refused(lab.run(typed_on, "lbrun", how, "-H", "h2", "true"), "users")
         reload("admission", slots=1, programs=("/usr/bin/no-such-program",))
-        for how in ("-q", "-d"):
-            refused(lab.run("h1", "lbrun", how, "-H", "h2", "true"), "programs")
+        for typed_on, how in itertools.product(("h1", "h2"), ("-q", "-d")):
+            refused(lab.run(typed_on, "lbrun", how, "-H", "h2", "true"), "programs")
         assert state_of(lab, holder) == "running"
         known = lab.run("h1", "lbrun", "-d", "--idempotency-key", "k", "-H", "h2", "true")
         assert known.returncode == 0

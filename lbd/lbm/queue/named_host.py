@@ -5,7 +5,8 @@ Otherwise the job would wait there for a slot, only to be refused once it has on
 would not be told of these hours. Only the owner's rules and the account count, because a missing
 program or directory may be there by then. The jobs that a job waits for may also change the rules,
 so then its host is not asked, nor for a job that may be in the queue already (--idempotency-key). A
-host that does not answer soon is asked later by the dispatcher.
+host that does not answer soon is asked later by the dispatcher. This host is asked like any other,
+as its rules apply to its own users' jobs, too.
 """
 
 from lbd.errors import LbdError
@@ -30,9 +31,7 @@ async def why_refused(
 ) -> tuple[str, bool]:
     """Returns why it is refused, and whether for good; "" if it may run there, or that is unknown
     after `answer_s`."""
-    if asked.only in ("", home.config.host.name) or asked.key:
-        return ACCEPTED
-    if asked.after or asked.HasField("not_before"):
+    if not asked.only or asked.key or asked.after or asked.HasField("not_before"):
         return ACCEPTED
     spec = asked.spec
     run = parsed(lbm_pb2.RunRequest, spec.run_request or spec.staged_request)

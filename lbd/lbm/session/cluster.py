@@ -1,4 +1,4 @@
-"""The other hosts of the cluster: where their LBMs are, and questions to them."""
+"""The hosts of the cluster: where their LBMs are, and questions to them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,6 +53,8 @@ class Cluster:
 
     async def peer(self, name: str) -> ClusterHost:
         """Raises LbdError, Refusal for a host that is not in this cluster."""
+        if name == self.config.host.name:
+            return ClusterHost(name, await self.lbm_of(name), is_up=True, is_down=False)
         for peer in await self._known():
             if peer.name == name:
                 return peer

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lbd.config.schema import Config
+from lbd.config.schema import Config, HostConfig
 from lbd.errors import Unavailable
 from lbd.lbm.queue.named_host import why_refused
 from lbd.lbm.session.cluster import ClusterHost
@@ -77,12 +77,17 @@ async def test_a_host_that_admits_the_user_at_other_hours_says_so_at_once():
     assert said == (f"{only}: {REASON}; everybody may from 18:00", False)
 
 
+async def test_this_host_is_asked_like_any_other():
+    """Its own user's job was queued, waited for a slot, and failed."""
+    home = Home(config=Config(host=HostConfig(name="h2")))
+    assert await why_refused(home, submission()) == (f"h2: {REASON}", True)
+
+
 @pytest.mark.parametrize(
     "asked",
-    [submission(""), submission(after=["ok:3"]), submission(not_before=5.0), submission(key="k"),
-     submission(Config().host.name)],
-)  # fmt: skip
-async def test_a_job_that_starts_elsewhere_or_later_or_is_in_the_queue_is_not_asked_about(asked):
+    [submission(""), submission(after=["ok:3"]), submission(not_before=5.0), submission(key="k")],
+)
+async def test_a_job_without_a_named_host_or_that_starts_later_or_is_in_the_queue_is_not_asked_about(asked):
     home = Home()
     assert await why_refused(home, asked) == ("", False)
     assert not home.asked

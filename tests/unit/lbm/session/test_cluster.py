@@ -57,6 +57,11 @@ def cluster(peers=None):
     return Cluster(config, Lim(), peers)
 
 
+async def test_this_host_can_be_asked_like_any_other():
+    own = ClusterHost("h1", ":7902", is_up=True, is_down=False)
+    assert await cluster().peer("h1") == own
+
+
 async def test_the_other_hosts():
     others = await cluster(Peers()).others()
     assert [(host.name, host.is_up, host.is_down) for host in others] == [
