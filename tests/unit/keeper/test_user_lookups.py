@@ -82,7 +82,9 @@ def test_only_so_many_lookups_run_at_once(looks, monkeypatch):
 
 
 def test_answers_expire(looks):
+    """After half a minute, as users are told: a locked one's next command ran all the same."""
     gate = looks._gate
+    assert KNOWN_S <= 30.0
     gate.learn(ANN, "", 100.0)
     assert gate.verdict(ANN, 100.0 + KNOWN_S - 1) == ""
     assert gate.verdict(ANN, 100.0 + KNOWN_S) is None
