@@ -16,8 +16,8 @@ from lbd.keeper.run_as import (
 )
 from lbd.process.timed_cache import TimedCache
 
-# An answer is not believed any longer, since the account may have been locked; the next is asked for
-# earlier, so that no order of a busy user has to wait for it.
+# An answer is not believed any longer, since the account may have been locked. The next is asked
+# for earlier, so that no order of a busy user has to wait for it.
 KNOWN_S, AGING_S = 30.0, 20.0
 # As pam_nologin(8), but without /run/nologin: systemd creates that at every boot until logins are
 # allowed, and in containers without the service that removes it, it stays.

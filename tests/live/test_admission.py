@@ -92,6 +92,7 @@ def test_a_job_for_a_named_host_is_refused_before_it_has_a_slot(make_lab):
         reload("admission", slots=1, programs=("/usr/bin/no-such-program",))
         for typed_on, how in itertools.product(("h1", "h2"), ("-q", "-d")):
             refused(lab.run(typed_on, "lbrun", how, "-H", "h2", "true"), "programs")
+        refused(on_h2(lab, "true"), "programs")  # nor does a plain command wait for the slot
         assert state_of(lab, holder) == "running"
         known = lab.run("h1", "lbrun", "-d", "--idempotency-key", "k", "-H", "h2", "true")
         assert known.returncode == 0

@@ -185,7 +185,7 @@ class Execution:
             case e.Admitted(), Phase.ADMISSION:
                 self.phase, self.has_slot = Phase.SLOT, True
                 return [e.AskSlot()]
-            case e.Denied(), Phase.ADMISSION:
+            case e.Denied(), (Phase.ADMISSION | Phase.SLOT):
                 wait_s, another = event.wait_s, event.try_another
                 return self._refuse(event.reason, event.phase, try_another=another, wait_s=wait_s)
             case e.SlotGranted(), Phase.SLOT:

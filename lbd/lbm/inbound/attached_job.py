@@ -31,6 +31,7 @@ from lbd.lbm.inbound.request import (
     make_order,
     over_memory,
     spec_of,
+    why_forbidden,
     withheld_here,
 )
 from lbd.lbm.inbound.stdio import JobStdio
@@ -236,6 +237,7 @@ class AttachedJob(Performer):
                 self._drain()
             case e.ReportQueued():
                 self._say(tags.QUEUED, use_of(self.host.slots).encode())
+                self.answer(waits_in_vain(self))
             case e.ReportRefused():
                 self._report_refused(action)
             case e.ReportBegun():
@@ -393,6 +395,13 @@ def ended_of(outcome: e.Outcome, how: e.Exit, why: str, taken_bytes: int | None)
         input_taken_bytes=taken_bytes,
         heard_signals=how.heard_signals,
     ).SerializeToString()
+
+
+async def waits_in_vain(job: AttachedJob) -> e.Event | None:
+    """Whether the rules on programs will refuse it once it has the slot that it waits for."""
+    link, config, run_as = job.host.link, job.host.rules.config, job.admitted.run_as
+    why = await why_forbidden(link, job.request, run_as, config, job.id)
+    return e.Denied(why, "admission") if why else None
 
 
 def workdir_trouble(job: AttachedJob) -> str:

@@ -345,19 +345,31 @@ async def at_all_hours(
     link: KeeperLink, request: lbm_pb2.RunRequest, refused: Refuse, config: Config, job: str
 ) -> Refuse:
     """Returns the refusal by the rules on programs, which hold at all hours, in place of one that
-    passes; the same one if there is none, or that is unknown.
+    passes; the same one if there is none, or that is unknown."""
+    if refused.then is None or not refused.wait_s:
+        return refused
+    forbids = await why_forbidden(link, request, refused.then.run_as, config, job)
+    return replace(refused, reason=forbids, wait_s=0.0) if forbids else refused
+
+
+async def why_forbidden(
+    link: KeeperLink,
+    request: lbm_pb2.RunRequest,
+    run_as: LocalUser | None,
+    config: Config,
+    job: str,
+) -> str:
+    """Returns why the rules on programs forbid a command that has to wait; "" if they do not, or
+    that is unknown.
 
     The directory does not count, as it may be there by then; so a program in it is not found.
     """
-    rules = config.admission
-    if refused.then is None or not refused.wait_s or not (rules.programs or rules.deny_programs):
-        return refused
-    order = make_order(request, refused.then.run_as, config)
+    if not (config.admission.programs or config.admission.deny_programs):
+        return ""
+    order = make_order(request, run_as, config)
     order.job, order.directory, order.stamp = job, b"/", None
     found = await dry_start(link, request, order, PROGRAM_LOOK_S)
-    if found is None or not found.phase.startswith("admission."):
-        return refused
-    return replace(refused, reason=found.reason, wait_s=0.0)
+    return found.reason if found is not None and is_rule(found.phase) else ""
 
 
 async def dry_start(

@@ -87,7 +87,7 @@ async def test_this_host_is_asked_like_any_other():
     "asked",
     [submission(""), submission(after=["ok:3"]), submission(not_before=5.0), submission(key="k")],
 )
-async def test_a_job_without_a_named_host_or_that_starts_later_or_is_in_the_queue_is_not_asked_about(asked):
+async def test_a_job_that_starts_anywhere_or_later_or_is_in_the_queue_is_not_asked_about(asked):
     home = Home()
     assert await why_refused(home, asked) == ("", False)
     assert not home.asked
