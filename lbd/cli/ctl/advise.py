@@ -255,13 +255,15 @@ def advice(now: Finding, chosen: Finding | None, *, is_short: bool = False) -> l
         return [f"nothing tried was clearly better than the current {now.trial.algorithm}"]
     trial = chosen.trial
     more = chosen.messages_per_host_s - now.messages_per_host_s
-    cost = f"{abs(more):.2g} messages per host and second {'more' if more >= 0 else 'less'}"
+    cost = f"{abs(more):.2g} {'more' if more >= 0 else 'fewer'} messages per host and second"
     name = f"{trial.algorithm} {changes(trial)}".rstrip()
-    how = "too few hours to judge by; to use it all the same" if is_short else "to use it"
-    lines = [
+    found = (
         f"{name} would have saved {chosen.gain:.1%} (± {chosen.gain_ci:.1%}) of the mean response "
-        f"time, for {cost}; {how}:"
-    ]
+        f"time, with {cost}"
+    )
+    if is_short:
+        return [f"{found}; too few hours to judge by: ask again after a day like others"]
+    lines = [f"{found}; to use it:"]
     if trial.algorithm != now.trial.algorithm:
         lines.append(f"    lbctl algorithm {trial.algorithm}      # back: lbctl algorithm --reset")
     lines += [f"    lbctl param {key} {value:.6g}" for key, value in trial.parameters]
