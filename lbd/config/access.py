@@ -111,7 +111,7 @@ class AdmissionConfig(Section):
     # limit
     memory_pressure: float = within(20.0, 0.0, 100.0)
     # the owner is back if a terminal, keyboard or mouse of this host has been used within this
-    # time; 0 = they do not count
+    # time, at least 20, as the use of a terminal is noted every 8 s; 0 = they do not count
     owner_idle_s: float = within(0.0, 0.0, 86400.0)
     owners: tuple[str, ...] = ()  # users whose terminals count; empty = everybody's
     # the owner is back while programs other than commands of other hosts keep more cores busy than

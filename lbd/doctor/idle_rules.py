@@ -1,5 +1,6 @@
-"""Finds entries in the owner's rules that match nobody: names that this host does not have, and
-programs that are never reached by the given path."""
+"""Finds what cannot work as meant in the owner's rules: names that this host does not have,
+programs that are never reached by the given path, and times that are too short.
+"""
 
 import grp
 import os
@@ -11,6 +12,7 @@ from lbd.keeper.gate import find_account
 from lbd.text.one_line import printable
 
 LISTS = ("users", "deny_users", "groups", "deny_groups", "programs", "deny_programs")
+OWNER_IDLE_S_LEAST = 20.0
 
 
 def rules_checks(config: AdmissionConfig) -> Iterator[Check]:
@@ -21,6 +23,13 @@ def rules_checks(config: AdmissionConfig) -> Iterator[Check]:
         says = "everybody may at all times, since neither admission.users nor groups says who"
         fix = "set one of these, or `lbctl config set admission.everybody_when --unset`"
         yield Check("admission.everybody_when", WARN, says, fix)
+    if 0 < config.owner_idle_s < OWNER_IDLE_S_LEAST:
+        says = (
+            f"{config.owner_idle_s:g} s is too short: Linux notes the use of a terminal only every "
+            "8 s, so an owner who types is taken to be away"
+        )
+        fix = f"`lbctl config set admission.owner_idle_s {OWNER_IDLE_S_LEAST:g}`, or more"
+        yield Check("admission.owner_idle_s", WARN, says, fix)
 
 
 def idle_entries(key: str, entries: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -40,7 +40,7 @@ from lbd.console.daemons import Daemons
 from lbd.console.output import DIM, Cell, own_page, print_json, put
 from lbd.console.reply import Json, table, text, texts
 from lbd.doctor.daemon_replies import slots
-from lbd.doctor.idle_rules import LISTS, idle_entries
+from lbd.doctor.idle_rules import rules_checks
 from lbd.doctor.queue_settings import OF_THE_QUEUE, fault_with, queue_base, when_in_force
 from lbd.errors import ConfigError, LbdError
 from lbd.text.spelling import hint
@@ -265,9 +265,9 @@ def change(options: argparse.Namespace, path: str | None) -> int:
         fault = re.sub(rf"^{re.escape(str(file))}(:\d+)?: ", "", str(problem))
         raise ConfigError(f"{file} is not changed: {fault}") from None
     put_config(file, text)
-    if section == "admission" and key in LISTS:
-        for says, fix in idle_entries(key, getattr(config.admission, key)):
-            say(f"warning: {says}; {fix}")
+    for found in rules_checks(config.admission):
+        if found.name == name:
+            say(f"warning: {found.says}; {found.fix}")
     warn(config)
     daemons = Daemons(load(path))
     overruled = overruled_by(name, value, daemons)

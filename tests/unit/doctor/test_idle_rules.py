@@ -46,3 +46,11 @@ def test_hours_for_everybody_have_no_effect_where_everybody_may_run_anyway():
     (found,) = rules_checks(AdmissionConfig(everybody_when=hours))
     assert (found.name, found.state) == ("admission.everybody_when", WARN)
     assert not [*rules_checks(AdmissionConfig(everybody_when=hours, users=(USER,)))]
+
+
+def test_a_time_too_short_to_notice_that_the_owner_types():
+    (found,) = rules_checks(AdmissionConfig(owner_idle_s=5.0))
+    assert (found.name, found.state) == ("admission.owner_idle_s", WARN)
+    assert found.says.startswith("5 s is too short: Linux notes the use of a terminal only every")
+    for enough_s in (0.0, 20.0):  # 0: terminals do not count
+        assert not [*rules_checks(AdmissionConfig(owner_idle_s=enough_s))]

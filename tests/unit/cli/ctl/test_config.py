@@ -245,11 +245,11 @@ def test_who_may_not_write_a_list_there_is_told_where_to_write_it(tmp_path, monk
     assert not refusal("admission.slots", SYSTEM_FILE)
 
 
-def test_an_owner_rule_that_matches_nothing_is_set_with_a_warning(lbctl, file):
-    said = lbctl("set", "admission.groups", '["nosuch"]')
-    assert said.err.startswith("lbctl: warning: this host has no group nosuch: this entry admits ")
-    assert load().admission.groups == ("nosuch",)
+def test_an_owner_rule_that_cannot_work_as_meant_is_set_with_a_warning(lbctl, file):
+    assert "warning: this host has no group no:" in lbctl("set", "admission.groups", '["no"]').err
     assert not lbctl("set", "admission.groups", "--unset").err
+    assert "warning: 5 s is too short" in lbctl("set", "admission.owner_idle_s", "5").err
+    assert (load().admission.groups, load().admission.owner_idle_s) == ((), 5.0)
 
 
 def test_settings_that_lbctl_restart_does_not_apply_are_not_said_to_be(lbctl, daemon):
