@@ -165,7 +165,7 @@ def in_words(config: AdmissionConfig) -> list[str]:
         kinds = [(kind, names) for kind, names in (("user", users), ("group", groups)) if names]
         if not kinds:
             continue
-        whose = " and ".join(named(kind, names) for kind, names in kinds)
+        whose = " or of members of ".join(named(kind, names) for kind, names in kinds)
         keys = [f"admission.{deny}{kind}s" for kind, _ in kinds]
         if config.everybody_when and not deny:
             whose += f", except {some_of(config.everybody_when)}, when it takes everybody's"

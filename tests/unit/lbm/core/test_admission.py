@@ -153,7 +153,7 @@ def test_the_rules_in_words():
         programs=("/usr/bin/gcc",), when=("sat,sun", "22:00-06:00"), load_ceiling=1.5,
     )  # fmt: skip
     assert in_words(config) == [
-        "takes only commands of users ann, bob and the group staff (admission.users, "
+        "takes only commands of users ann, bob or of members of the group staff (admission.users, "
         "admission.groups)",
         "takes no commands of the group guests (admission.deny_groups)",
         "takes only commands from h1 (admission.origins)",

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from lbd.config.access import AdmissionConfig
-from lbd.lbm.core.owner_book import KEPT, OwnerBook, Standing
+from lbd.lbm.core.owner_book import KEPT, NOWHERE, OwnerBook, Standing
 from lbd.lbm.core.owner_presence import FIXED, TOUCHED
 from lbd.lbm.core.room_elsewhere import LASTING_LOOKS, RoomElsewhere
 from lbd.model import HostId, JobId
@@ -99,7 +99,7 @@ def test_hosts_that_its_user_excludes_offer_no_room():
     for hosts, waits in ((("h5",), True), (("h3", "h9"), False)):
         one = replace(standing(), excluded=frozenset(map(HostId, hosts)))
         reason = made.verdict(one, rules(), now_s, 0, clock).reason
-        assert reason.endswith("no other host would take it: waiting") == waits
+        assert reason.endswith(f"; {NOWHERE}") == waits
     gang = replace(standing(), gang=(HostId("h3"),))
     made.away = {HostId("h3"): False, HostId("h5"): True}
     assert made.fits(gang)
@@ -120,7 +120,7 @@ def test_it_says_when_such_hosts_are_free_again():
     [
         (standing(0.0, is_movable=False), True, TOUCHED),
         (replace(standing(0.0, is_movable=False), is_fixed=True), True, FIXED),
-        (standing(0.0), False, "moving would lose 0s; no other host would take it: waiting"),
+        (standing(0.0), False, f"moving would lose 0s; {NOWHERE}"),
     ],
 )
 def test_a_command_that_cannot_be_moved_waits(one, others_free, said):

@@ -88,7 +88,7 @@ def test_a_command_that_needs_a_gpu_is_moved_only_where_one_has_been_free_for_a_
         made, now_s = lived([10_000.0] * 10)
         waits = moved(facts=facts)
         assert not waits.goes
-        assert waits.reason.endswith("no other host would take it: waiting")
+        assert waits.reason.endswith("no other host has had room for it for long enough: waiting")
     made.cluster_is(away, True, Random(1), step=False, room=room, facts={HostId("h1"): gpus(1)})
     assert not made.fits_beside(one)  # it has just become free
 
