@@ -217,10 +217,11 @@ class Owner:
             while True:
                 self.look()
                 await self._file.save(time.time())
-                if not (self._presence.is_watched or self._presence.why or self._signs.has_jobs):
+                if self._presence.is_watched or self._presence.why or self._signs.has_jobs:
+                    await asyncio.sleep(WATCH_S)
+                else:
                     self._wanted.clear()
                     await self._wanted.wait()
-                await asyncio.sleep(WATCH_S)
         finally:
             self._signs.close()
             self._file.write(time.time())
