@@ -10,7 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import lbd
-from lbd.cli.ctl.backup_accounting import go_on, why_not_usage
 from lbd.cli.ctl.backup_content import (
     AUTHORITY,
     CONFIG,
@@ -25,8 +24,8 @@ from lbd.cli.ctl.backup_content import (
     unpacked,
 )
 from lbd.cli.ctl.backup_files import place, scratch, take_file, take_ledger
-from lbd.cli.ctl.own_config import put_config
-from lbd.cli.ctl.trust import authority_in, need_readable, show_to_daemons
+from lbd.cli.ctl.backup_placing import check_places, put_in_place, why_not_usage
+from lbd.cli.ctl.trust import authority_in, need_readable
 from lbd.cli.ctl.verb import Verb, say
 from lbd.cli.daemons.privilege import make_account
 from lbd.cli.program import Parser
@@ -42,22 +41,19 @@ from lbd.dispatch.ledger.snapshot import (
     begin_again,
     extent,
 )
+from lbd.doctor.unit_paths import STORE, barred
 from lbd.errors import ConfigError, LbdError
 from lbd.local.starting import how_to_start
-from lbd.model import target_of
 from lbd.process.own_addresses import is_elsewhere
 from lbd.process.pid_lock import pid_of_holder
 from lbd.text.one_line import one_line
 from lbd.text.units import are, duration_text
 from lbd.trust.authority import Authority
 from lbd.trust.certificates import fingerprint
-from lbd.trust.enrol import enrol
 from lbd.trust.files import (
     authority_dir,
     host_files,
-    make_private_dir,
     read,
-    write_private,
 )
 from lbd.trust.ledger import Ledger
 
@@ -177,9 +173,10 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
         has[USAGE] = bool(own_usage)
         left_out = (*(AUTHORITY if kept else ()), *(name for name in has if has[name]))
         parts = [name for name in parts if name not in left_out]
+        made = make_account(config) if (config_file or Path(config.path)) == SYSTEM_FILE else ""
+        new_directory = check_places(config, parts)
         beside = keep_present(directory, config) if LEDGER in parts else None
         put_in_place(directory, parts, config, config_file, manifest)
-    made = make_account(config) if (config_file or Path(config.path)) == SYSTEM_FILE else ""
     if options.json:
         print_json({"file": str(file), "parts": parts, **asdict(restored)})
         return 0
@@ -188,6 +185,9 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
         say(why.replace("FILE", str(file)))
     if beside is not None:
         say(f"the ledger that was here is now {beside}")
+    if new_directory is not None:
+        say(f"made {new_directory}, which was missing; if it is to be a disk of its own, mount "
+            "that before the daemons start, and restore again")  # fmt: skip
     if made:
         say(made)
     say_what_is_next(restored, parts, manifest, config)
@@ -243,6 +243,8 @@ def say_what_is_next(
         said = f"{are(restored.held, 'job')} held, {are(restored.lost, 'job')} lost"
         say(f"{said}; once the dispatcher runs: `lbctl jobs`, then `lbctl release ID` or `lbctl "
             "kill ID`")  # fmt: skip
+    for says, fix in barred(config, (STORE,)) if LEDGER in parts else ():
+        say(f"{says}; {fix}")
     if AUTHORITY[1] in parts and issue_of(config) > 0:
         say(f"if another machine was {host.name} before, it must never start again: wipe "
             "/var/lib/lbd* there before it gets power")  # fmt: skip
@@ -337,44 +339,6 @@ def why_kept(copied: Ledger, config: Config) -> str:
         is_newer = False
     own = f"the authority on {config.host.name} is kept: it is not older"
     return own + "; the one in FILE was not restored" if is_newer else ""
-
-
-def put_in_place(
-    directory: Path,
-    parts: list[str],
-    config: Config,
-    config_file: Path | None,
-    manifest: Manifest,
-) -> None:
-    """Raises LbdError."""
-    state_dir = Path(config.host.state_dir)
-    if not state_dir.exists():
-        make_private_dir(state_dir)
-        state_dir.chmod(0o755)
-    if CONFIG in parts and config_file is not None:
-        put_config(config_file, (directory / CONFIG).read_text(encoding="utf-8"))
-    for name in {SETTINGS, HOSTS} & set(parts):
-        write_private(state_dir / name, read(directory / name))
-    if USAGE in parts:
-        go_on(directory / USAGE, state_dir, manifest, time.time())
-    for name, to in ((LEDGER, ledger_file(config)), (USAGE, state_dir / USAGE)):
-        if name in parts and to is not None:
-            for beside in ("-wal", "-shm"):  # those of the previous ledger
-                to.with_name(to.name + beside).unlink(missing_ok=True)
-            place(directory / name, to, gives=True)
-    if AUTHORITY[1] not in parts:
-        return
-    authority = authority_in(config)
-    make_private_dir(authority.root)
-    for name, to in zip(AUTHORITY, (authority.ledger_file, authority.key_file), strict=True):
-        write_private(to, read(directory / name))
-    files, host = host_files(config), config.host.name
-    if authority.ledger().home == host and not files.exist():
-        target = target_of(config.host.address, config.lim.port)
-        enrol(authority, files, host, target, time.time())
-        # The other hosts then refuse the lost machine, if it is started again.
-        write_private(files.revoked, authority.signed_list())
-    show_to_daemons(config, authority)
 
 
 VERBS = {

@@ -28,11 +28,11 @@ def check_address(own: OwnConfig) -> None:
     raise ConfigError(f"{own.file}: host.address {says}, and {how}")
 
 
-def refuse_unmounted(config: Config) -> None:
+def refuse_unmounted(config: Config, *others: Path) -> None:
     """Raises ConfigError: a certificate that is only on a disk that is not mounted would be revoked
     by a new one, and the cluster's settings, as where its queue is, are there, too."""
-    for path in (config.host.state_dir, str(authority_dir(config))):
-        if place := unmounted(path):
+    for path in (config.host.state_dir, authority_dir(config), *others):
+        if place := unmounted(str(path)):
             raise ConfigError(
                 f"{place} is in /etc/fstab, but nothing is mounted there: `mount {place}`, then "
                 "`lbctl doctor`; if that disk is lost, remove its line from /etc/fstab"
