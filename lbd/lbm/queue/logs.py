@@ -21,7 +21,7 @@ from lbd.lbm.queue.spool import Piece, Spool
 from lbd.local.rate_limit import Rates
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.parsing import parsed
-from lbd.text.job_phrases import NOT_STORED
+from lbd.text.job_phrases import NOT_STORED, OUTPUT_DROPPED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -111,7 +111,9 @@ async def output_of(
             yield found.pop()
             pause_s = POLL_S
         elif not (asked.follow and alive):
-            if piece.cut and asked.asks_cut:
+            if spool.was_dropped(job, number):
+                yield pb.LogsPiece(trouble=OUTPUT_DROPPED, output_at=output_at, error_at=error_at)
+            elif piece.cut and asked.asks_cut:
                 yield piece
             return
         else:
@@ -155,5 +157,7 @@ def piece_of(
         return None
 
 
-def cut_short(host: str) -> str:
+def why_not_whole(host: str, piece: pb.LogsPiece) -> str:
+    if piece.trouble:
+        return f"{host}: {piece.trouble}"
     return f"the output may be incomplete: the disk of {host} was full while the job ran"

@@ -95,6 +95,10 @@ def is_marked(found: os.stat_result) -> bool:
     return bool(found.st_mode & stat.S_ISVTX)
 
 
+def is_dropped(found: os.stat_result) -> bool:
+    return bool(found.st_mode & stat.S_ISGID)
+
+
 @contextlib.contextmanager
 def leased(descriptor: int, kind: int) -> Iterator[bool]:
     """Holds a lease, and returns whether it is granted.
@@ -118,13 +122,14 @@ def leased(descriptor: int, kind: int) -> Iterator[bool]:
 
 
 def empty(path: str, uid: int) -> None:
-    """Empties and marks a file. Raises OSError."""
+    """Empties and marks a file, as dropped if it had anything in it. Raises OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
+        marks = stat.S_ISVTX | (stat.S_ISGID if os.fstat(descriptor).st_size else 0)
         os.truncate(descriptor, 0)
         with contextlib.suppress(OSError):  # that file system has no such lists
             os.setxattr(descriptor, ACCESS_LIST, access_list(uid, may_open=False))
-        os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) | stat.S_ISVTX)
+        os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) | marks)
         drop_attributes(descriptor)
     finally:
         os.close(descriptor)

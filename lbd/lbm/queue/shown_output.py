@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from lbd.errors import LbdError
 from lbd.lbm.queue.dispatcher_client import CHECKPOINT, DispatcherClient
-from lbd.lbm.queue.logs import cut_short
+from lbd.lbm.queue.logs import why_not_whole
 from lbd.lbm.queue.other_spools import NotKept
 from lbd.local import client_tags as tags
 from lbd.net.gen import dispatch_pb2 as pb
@@ -139,7 +139,7 @@ class ShownOutput:
                 await self.send(tags.WARN, text.encode())
             if piece.cut and not shown.cut:
                 shown.cut = True
-                await self.send(tags.WARN, cut_short(host).encode())
+                await self.send(tags.WARN, why_not_whole(host, piece).encode())
             if piece.output:
                 await self.send(tags.OUTPUT, piece.output)
             if piece.error:

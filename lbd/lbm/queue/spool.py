@@ -14,7 +14,8 @@ a while: its commands get /dev/null, and their files are marked as cut short.
 
 Only the command itself knows what it could not write because the disk was full. So all attempts
 that run while it is full are marked: their output may be cut short. The mark is the sticky bit of
-their files, which has no other meaning for a file and takes no room on that disk.
+their files, which has no other meaning for a file and takes no room on that disk. What an ended
+attempt has printed may be dropped later, for room: then the set-group-ID bit says so.
 
 Short jobs mostly print nothing, and a new file can take longer to make than they run: ext4 searches
 all inodes that were freed within the last minutes. So a file that an attempt has left empty is
@@ -53,6 +54,7 @@ from lbd.lbm.queue.output_file import (
     OWNER,
     access_list,
     attempt_of,
+    is_dropped,
     is_marked,
     leased,
     owner_of,
@@ -324,10 +326,20 @@ class Spool:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             data = os.pread(descriptor, size, at) if waits else read_at_once(descriptor, size, at)
-            cut = is_marked(os.fstat(descriptor)) or (job, attempt) in self.to_mark
+            found = os.fstat(descriptor)
+            is_cut = is_marked(found) and not is_dropped(found)
+            cut = is_cut or (job, attempt) in self.to_mark
         finally:
             os.close(descriptor)
         return Piece(data, at + len(data), dropped, cut)
+
+    def was_dropped(self, job: str, attempt: int) -> bool:
+        """Whether what it has printed was dropped after its end, for room."""
+        for name in STREAMS:
+            with contextlib.suppress(OSError):
+                if is_dropped(os.stat(self._file(job, attempt, name))):
+                    return True
+        return False
 
     async def in_thread(self, job: str, attempt: int, call: Callable[[], Done]) -> Done:
         """Makes a call in a thread of the output's user. Raises what the call raises."""

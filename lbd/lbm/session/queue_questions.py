@@ -15,12 +15,8 @@ from lbd.errors import Unavailable
 from lbd.keeper.run_as import Asker, is_same
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.accounts import user_name
-from lbd.lbm.queue.dispatcher_client import (
-    CHECKPOINT,
-    NO_QUEUE,
-    DispatcherClient,
-)
-from lbd.lbm.queue.logs import cut_short
+from lbd.lbm.queue.dispatcher_client import CHECKPOINT, NO_QUEUE, DispatcherClient
+from lbd.lbm.queue.logs import why_not_whole
 from lbd.lbm.queue.other_spools import pieces_of
 from lbd.lbm.session.job_records import attempt_json, given_json, job_json, needs_json
 from lbd.lbm.session.queue_json import (
@@ -307,10 +303,10 @@ class QueueAnswers:
             )
             reply |= {"attempt": number, "continued": number != chain[0]}
             async for piece in pieces_of(self._queue().spools, attempts[number].host, asked):
-                if piece.trouble:
+                if piece.trouble and number == chain[-1]:
                     raise Unavailable(f"{attempts[number].host}: {piece.trouble}")
-                if piece.cut:
-                    reply["warning"] = cut_short(attempts[number].host)
+                if piece.cut or piece.trouble:
+                    reply["warning"] = why_not_whole(attempts[number].host, piece)
                 if not (piece.output or piece.error):
                     break
                 data = [base64.b64encode(data).decode() for data in (piece.output, piece.error)]

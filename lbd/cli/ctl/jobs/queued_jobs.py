@@ -24,7 +24,7 @@ from lbd.console.reply import Json, number, table, tables, text, texts, whole
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import AWAY, Refusal
 from lbd.model import ENDED_NAMES
-from lbd.text.job_phrases import NOT_STORED, OUTPUT_GONE, waits_for_mending
+from lbd.text.job_phrases import NOT_STORED, OUTPUT_DROPPED, OUTPUT_GONE, waits_for_mending
 
 PATIENCE_S = 15.0
 UNTAKEN_AFTER_S = 5.0
@@ -35,6 +35,11 @@ RETRY_FOR_S = 60.0  # for a daemon that is restarting
 EXTRA_S = 1.0  # for what `lbctl job` says in more detail if it is answered at once
 SILENT_S = 2.0  # of these, before the first message
 NOT_ALL, NO_ANSWER = 1, 2
+LOST_OUTPUT = {  # in an answer: what `lbctl job` says
+    OUTPUT_GONE: OUTPUT_GONE,
+    NOT_STORED: "which no longer has it",
+    OUTPUT_DROPPED: "which removed it because its disk was nearly full",
+}
 ATTEMPTS = (">NO", "HOST", ">TIER", "STATE", "STARTED", ">RAN", ">CPU", ">EXIT", "REASON")
 ATTEMPTS_GO_FIRST = (">TIER", ">CPU", "STARTED", ">RAN")
 
@@ -68,7 +73,7 @@ def with_lost_output(daemons: Daemons, one: Json) -> Json:
     try:
         daemons.lbm({"op": "queue.logs", "ids": [text(one, "id")]}, EXTRA_S)
     except LbdError as problem:
-        for phrase, why in ((OUTPUT_GONE, OUTPUT_GONE), (NOT_STORED, "which no longer has it")):
+        for phrase, why in LOST_OUTPUT.items():
             if phrase in str(problem):
                 return {**one, "output_lost": why}
     return one

@@ -22,7 +22,7 @@ class Attempts:
         )  # fmt: skip
         self.spool = SimpleNamespace(
             exists=lambda *_: True, read=read, was_shown=self._shown,
-            printed_bytes=lambda *_: printed_bytes,
+            printed_bytes=lambda *_: printed_bytes, was_dropped=lambda *_: False,
             in_thread=lambda _, __, call: asyncio.to_thread(call),
         )  # fmt: skip
         self.shown = set()

@@ -4,11 +4,13 @@ import ctypes
 import logging
 import os
 import stat
+from types import SimpleNamespace
 
 import pytest
 
 from lbd.lbm.queue.kept_outputs import kept_in
-from lbd.lbm.queue.output_file import owner_of
+from lbd.lbm.queue.logs import output_of
+from lbd.lbm.queue.output_file import empty, owner_of
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.queue.spool_room import (
     SpoolCare,
@@ -16,6 +18,7 @@ from lbd.lbm.queue.spool_room import (
     make_room,
     too_quick,
 )
+from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.disk_space import Shortage, shortage_of
 
 KIB = 1 << 10
@@ -64,7 +67,38 @@ async def test_who_keeps_most_loses_the_oldest_of_it(spool):
     assert (await room(spool, 800 * KIB)).keys() == {ANN}
     assert sizes(spool).keys() == {"12", "1013", "1"}
     piece = spool.read("10", 1, "out", 0)
-    assert (piece.data, piece.cut) == (b"", True)
+    assert (piece.data, piece.cut) == (b"", False)
+
+
+async def test_who_reads_what_was_dropped_for_room_is_told_so(spool):
+    """It was said that it may be incomplete because the disk was full while the job ran."""
+    keep(spool, "10", ANN, 512 * KIB)
+    keep(spool, "10", ANN, 0, "err")
+    await room(spool, 1 << 40)
+    attempts = SimpleNamespace(spool=spool, alive=lambda *_: False)
+    asked = pb.LogsRequest(job="10", attempt=1, asks_cut=True)
+    (piece,) = [one async for one in output_of(attempts, asked)]
+    assert piece.trouble == "its output was removed, because the disk was nearly full"
+    assert not piece.cut
+
+
+async def test_what_is_left_beside_what_was_dropped_is_read_first(spool):
+    keep(spool, "10", ANN, 512 * KIB)
+    keep(spool, "10", ANN, 8 * KIB, "err")
+    await room(spool, 512 * KIB)
+    attempts = SimpleNamespace(spool=spool, alive=lambda *_: False)
+    asked = pb.LogsRequest(job="10", attempt=1, asks_cut=True)
+    pieces = [one async for one in output_of(attempts, asked)]
+    assert [(len(one.error), bool(one.trouble), one.cut) for one in pieces] == [
+        (8 * KIB, False, False),
+        (0, True, False),
+    ]
+
+
+async def test_an_empty_output_is_not_said_to_have_been_removed(spool):
+    keep(spool, "10", ANN, 0)
+    empty(spool.output("10", 1), ANN)
+    assert not spool.was_dropped("10", 1)
 
 
 async def test_nobody_loses_output_within_the_limit_of_one_attempt(spool):

@@ -8,6 +8,7 @@ import pytest
 from lbd.cli.ctl.jobs.listing import withheld_lines
 from lbd.config.access import AdminConfig, AdmissionConfig, UsersConfig
 from lbd.config.schema import Config, HostConfig
+from lbd.errors import Unavailable
 from lbd.keeper.run_as import Asker
 from lbd.lbm.core.jobs import Job, Jobs
 from lbd.lbm.owner.accounts import user_name
@@ -372,3 +373,26 @@ async def test_who_waits_for_too_many_jobs_is_told_so():
     asked = {"op": "queue.wait", "ids": ["4"], "patience_s": 5, "brief": True}
     with pytest.raises(Refusal, match="already waiting for 100 jobs"):
         await answers(Ending(("", 1)), "uid").answer(asked, CALLER)
+
+
+async def test_what_came_before_a_checkpoint_may_be_gone_and_the_rest_is_shown(queue):
+    attempts = [
+        pb.AttemptInfo(number=1, host="h2", state="checkpoint"),
+        pb.AttemptInfo(number=2, host="h3", state="done"),
+    ]
+    job = pb.JobInfo(id=1, user=NAME, uid=OWN, state="done", attempt=2, started=1.0)
+    job.attempts.extend(attempts)
+
+    async def jobs(asked):
+        return pb.JobsInfo(jobs=[job])
+
+    async def logs(host, asked):
+        yield pb.LogsPiece(trouble="removed") if host == "h2" else pb.LogsPiece(output=b"end")
+
+    queue.jobs, queue.spools = jobs, SimpleNamespace(logs=logs)
+    told = await answers(queue, "uid").answer({"op": "queue.logs", "ids": ["1"]}, CALLER)
+    assert (told["warning"], told["data"][0]) == ("h2: removed", "ZW5k")
+    del job.attempts[1]
+    job.attempt = 1
+    with pytest.raises(Unavailable, match="h2: removed"):
+        await answers(queue, "uid").answer({"op": "queue.logs", "ids": ["1"]}, CALLER)

@@ -60,6 +60,10 @@ def test_a_job_is_shown_with_what_its_user_specified(daemon, capsys, more, lines
             "h2: its output is not stored here, or no longer",
             "was kept on h2, which no longer has it",
         ),
+        (
+            "h2: its output was removed, because the disk was nearly full",
+            "was kept on h2, which removed it because its disk was nearly full",
+        ),
         ("cannot get output from h2: it does not answer", "kept on h2: lbctl logs 12"),
         ("", "kept on h2: lbctl logs 12"),
     ],
