@@ -279,14 +279,11 @@ def give_back() -> Work[None]:
 def open_jobs(path: Path) -> int:
     """Returns how many jobs have not ended in a ledger that is not in use; 0 if there is no
     ledger."""
-    question = "SELECT state, count(*) FROM jobs GROUP BY state"
-    place = f"{path.absolute().as_uri()}?mode=ro"
     try:
-        with contextlib.closing(sqlite3.connect(place, uri=True)) as file:
-            counts = file.execute(question).fetchall()
+        counts = read_unused(path, "SELECT state, count(*) FROM jobs GROUP BY state")
     except sqlite3.Error:
         return 0
-    return sum(int(count) for state, count in counts if state not in ENDED_NAMES)
+    return sum(int(str(count)) for state, count in counts if state not in ENDED_NAMES)
 
 
 def has_open_jobs(path: Path) -> bool:
@@ -294,10 +291,25 @@ def has_open_jobs(path: Path) -> bool:
     cannot be read, False if there is none."""
     if not path.exists():
         return False
-    question = "SELECT 1 FROM jobs WHERE finished IS NULL LIMIT 1"
-    place = f"{path.absolute().as_uri()}?mode=ro"
     try:
-        with contextlib.closing(sqlite3.connect(place, uri=True)) as file:
-            return file.execute(question).fetchone() is not None
+        return bool(read_unused(path, "SELECT 1 FROM jobs WHERE finished IS NULL LIMIT 1"))
     except sqlite3.Error:
         return True
+
+
+def read_unused(path: Path, question: str) -> list[tuple[object, ...]]:
+    """Reads a ledger that is not in use. Where nobody may write beside it, as outside the
+    directories of a unit, SQLite opens it only as immutable, which would leave out what is in a
+    -wal. Raises sqlite3.Error."""
+    place = f"{path.absolute().as_uri()}?mode=ro"
+    try:
+        return rows_of(place, question)
+    except sqlite3.OperationalError:
+        if path.with_name(f"{path.name}-wal").exists():
+            raise
+        return rows_of(f"{place}&immutable=1", question)
+
+
+def rows_of(place: str, question: str) -> list[tuple[object, ...]]:
+    with contextlib.closing(sqlite3.connect(place, uri=True)) as file:
+        return file.execute(question).fetchall()
