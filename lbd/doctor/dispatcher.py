@@ -1,6 +1,9 @@
 """Checks whether the queue is reached, and says why not: its host may be down, its daemon, or the
 way to its port."""
 
+import os
+import re
+import shlex
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
@@ -25,6 +28,7 @@ from lbd.text.dispatcher_phrases import cause_in, is_away, is_revoked, waits_for
 from lbd.text.job_phrases import NOT_WRITTEN
 
 START_DISPATCHER = "run `systemctl start lbd-dispatcher.path lbd-dispatcher` or `lbd up`"
+DENIED = re.compile(r"dispatch\.store (/.+): Permission denied")
 LOST_HOST = f"if it will not come back, follow {FIRST_HOST_LOST}"
 LIMIT = "dispatch.ledger_bytes"
 ANSWER_S = 4.0  # longer than the LBM tries to connect
@@ -152,6 +156,12 @@ def dispatcher_fix(why: str, leader: str) -> str:
         return f"correct the password, in the place that the line names; then {START_DISPATCHER}"
     if "ReadWritePaths" in why:
         return f"do what that line says; then {START_DISPATCHER}"
+    if found := DENIED.search(why):
+        file = shlex.quote(found[1])
+        owned = f"{shlex.quote(os.path.dirname(found[1]))} {file}*"
+        return (
+            f"`chown lbd: {owned}` (or the user that daemons.user names); then {START_DISPATCHER}"
+        )
     if "dispatch.store" in why and leader:
         return f"set dispatch.store as on {leader}; then {START_DISPATCHER}"
     return f"{START_DISPATCHER}; see its log"

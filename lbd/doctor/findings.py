@@ -44,6 +44,7 @@ from lbd.local.own_lab import start_in_lab
 from lbd.local.starting import how_to_start
 from lbd.process import last_words
 from lbd.process.own_addresses import is_elsewhere
+from lbd.process.pid_lock import pid_of_holder
 from lbd.trust.files import host_files
 
 HANGS_S = 4.0  # a daemon that takes longer for the simplest question counts as hung
@@ -219,7 +220,9 @@ def absent(name: str, daemons: Daemons, daemon: str, problem: LbdError) -> Check
     start = how_to_start([daemons.config.host.runtime_dir])
     if path.exists() and "did not answer" in str(problem):
         says = str(problem).partition(";")[0]
-        return Check(name, FAULT, says, "it hangs or is stopped: kill it, and it will be restarted")
+        pid = pid_of_holder(path.with_suffix(".pid"))
+        kill = f"`kill -9 {pid}`" if pid else "kill it"
+        return Check(name, FAULT, says, f"it hangs or is stopped: {kill}, and it will be restarted")
     if why := last_words.read(daemons.config.host.runtime_dir, daemon):
         fix = fix_before_start(daemon, why, daemons.config.host.address, start)
         return Check(name, FAULT, f"not running: {why}", fix)

@@ -5,7 +5,16 @@ from collections.abc import Iterator
 from lbd import __version__
 from lbd.console.daemons import START
 from lbd.console.reply import Json, number, text
-from lbd.doctor.checks import ENDED_FIX, FAULT, OK, REJOIN_FIX, WARN, Check, check_clock
+from lbd.doctor.checks import (
+    ENDED_FIX,
+    FAULT,
+    FIRST_HOST_LOST,
+    OK,
+    REJOIN_FIX,
+    WARN,
+    Check,
+    check_clock,
+)
 from lbd.model import STOPPED
 from lbd.net.details import NOT_REACHED, UNPROVEN
 from lbd.text.units import duration_text
@@ -63,7 +72,8 @@ def peer(item: Json, row: Json) -> Iterator[Check]:
         host = text(item, "name")
         fix = (
             f"on {host}, {START}; if they run, `lbctl doctor` there says more. If it will not come "
-            f"back, `lbctl forget {host}`"
+            f"back, `lbctl forget {host}`; but if it had the authority or the queue, "
+            f"follow {FIRST_HOST_LOST}"
         )
         yield Check(name, WARN, STOPPED, fix)
         return

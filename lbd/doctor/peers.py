@@ -345,7 +345,7 @@ def fix_of(why: str, host: str) -> str:
     if "director" in why:
         return (
             "go to a directory that the hosts share, mount the same file system there at the same "
-            "path, or use lbrun --send or -C /"
+            f"path, or use `lbrun --send` or `lbrun -H {shlex.quote(host)} -C /`"
         )
     if "users.allow_root" in why:
         return "run it as an ordinary user: runuser -u USER -- lbctl doctor"

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from lbd.doctor.findings import absent, in_lab
 from lbd.errors import Unavailable
 from lbd.local.starting import how_to_start
 from lbd.process import last_words
+from lbd.process.pid_lock import take_pid_lock
 
 
 @pytest.fixture
@@ -50,6 +52,17 @@ def test_the_process_that_holds_its_port_is_named_with_the_setting(daemons):
         fix = found(daemons).fix
         assert f"(process {os.getpid()}), or set lbm.port to another port; then " in fix
     assert found(daemons).fix.startswith("stop what is listening there (ss -ltnp), or set lbm.port")
+
+
+def test_one_that_hangs_is_ended_by_a_command(daemons):
+    runtime = daemons.config.host.runtime_dir
+    daemons.socket("lbm").touch()
+    silent = Unavailable("lbm did not answer within 5 s")
+    assert absent("LBM", daemons, "lbm", silent).fix.startswith("it hangs or is stopped: kill it")
+    lock = take_pid_lock(Path(runtime, "lbm.pid"))
+    fix = absent("LBM", daemons, "lbm", silent).fix
+    os.close(lock)
+    assert fix == f"it hangs or is stopped: `kill -9 {os.getpid()}`, and it will be restarted"
 
 
 @pytest.mark.parametrize(

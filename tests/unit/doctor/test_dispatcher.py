@@ -159,6 +159,10 @@ def test_of_a_dead_lbm_the_queue_is_not_the_fault(monkeypatch):
             "edit lbd-dispatcher`, [Service] ReadWritePaths=/x (an existing directory)",
             "do what that line says; then",
         ),
+        (
+            "dispatch.store /srv/ledger/ledger.sqlite: Permission denied",
+            "`chown lbd: /srv/ledger /srv/ledger/ledger.sqlite*` (or the user that",
+        ),
         ("", "run `systemctl start lbd-dispatcher.path lbd-dispatcher`"),
     ],
 )

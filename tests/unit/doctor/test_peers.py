@@ -26,6 +26,11 @@ def test_root_is_told_to_ask_as_another_user() -> None:
     )
 
 
+def test_the_way_to_a_host_from_a_directory_that_is_not_shared_leads_there() -> None:
+    """`-C /` alone is refused, too: `/` is as little shared."""
+    assert "`lbrun -H h2 -C /`" in fix_of("the directory / is not shared", "h2")
+
+
 @pytest.mark.parametrize(
     ("why", "rule"),
     [

@@ -83,7 +83,11 @@ def test_doctor_reports_each_fault(daemon, capsys, lim, lbm, code, says):
 @pytest.mark.parametrize(
     ("peers", "h2", "found"),
     [
-        ([peer(reachable=False)], {"why_down": "was stopped"}, ("peer h2", "warn", "lbctl forget")),
+        (
+            [peer(reachable=False)],
+            {"why_down": "was stopped"},
+            ("peer h2", "warn", 'had the authority or the queue, follow "The first'),
+        ),
         ([peer(reachable=False)], {"why_down": "silent"}, ("peer h2", "fault", "if h2 is up")),
         ([peer()], {"age_s": 40.0}, ("incoming", "fault", "7901 and 7902 of this host")),
         ([peer()], {"age_s": None}, ("peer h2", "warn", "lbctl doctor")),  # this host is new
