@@ -31,7 +31,7 @@ from lbd.dispatch.ledger.database_url import ledger_file, store_url
 from lbd.dispatch.ledger.leadership import Lead, OneFile, last_file
 from lbd.dispatch.ledger.longest_lease import LongestLease
 from lbd.dispatch.ledger.snapshot import extent
-from lbd.dispatch.ledger.sqlite import open_jobs
+from lbd.dispatch.ledger.sqlite import has_open_jobs, open_jobs
 from lbd.dispatch.metrics import dispatcher_metrics, waiting_metrics
 from lbd.dispatch.predictions import Predictions
 from lbd.dispatch.service import QueueService
@@ -336,6 +336,8 @@ def malleable_of(config: Config) -> Rule:
 
 
 def jobs_in(ledger: Path, left: int) -> str:
+    if not left:
+        return f"jobs of the queue may be in {ledger}, which cannot be read"
     return f"{counted(left, 'job')} of the queue {'is' if left == 1 else 'are'} in {ledger}"
 
 
@@ -358,10 +360,11 @@ def make_lead(config: Config) -> Lead:
                 'dispatch.standby: other hosts can lead only with dispatch.store = "postgresql://…"'
             )
         last = last_file(note) or file
-        if last != file and not file.exists() and (left := open_jobs(last)):
+        if last != file and not file.exists() and has_open_jobs(last):
             raise ConfigError(
-                f"dispatch.store: {jobs_in(last, left)}, and there is no {file}: copy it there, "
-                f"with {last.name}-wal if there is one, or move the old one away to abandon them"
+                f"dispatch.store: {jobs_in(last, open_jobs(last))}, and there is no {file}: copy "
+                f"it there, with {last.name}-wal if there is one, or move the old one away to "
+                "abandon them"
             )
         if last != file and file.exists() and last.exists() and is_older(file, last):
             raise ConfigError(

@@ -99,6 +99,19 @@ async def test_jobs_in_the_file_are_not_abandoned_for_a_database(tmp_path, name)
     assert make_lead(moved) is not None
 
 
+def test_a_ledger_used_last_that_cannot_be_read_is_not_taken_for_empty(tmp_path):
+    """As one with a -wal where the unit may only read: a new queue began."""
+    last, new = tmp_path / "last.sqlite", tmp_path / "new.sqlite"
+    last.write_bytes(b"x" * 5000)
+    (tmp_path / "ledger.last").write_text(str(last))
+    own = DispatchConfig(host="h1", store=f"sqlite://{new}")
+    config = Config(host=HostConfig(state_dir=str(tmp_path)), dispatch=own)
+    with pytest.raises(ConfigError, match=f"may be in {last}, which cannot be read, and there is"):
+        make_lead(config)
+    last.unlink()
+    assert make_lead(config) is not None
+
+
 async def test_a_ledger_that_is_away_is_waited_for(tmp_path, monkeypatch):
     """Its disk may not be mounted yet: an empty one would end the jobs that run."""
     monkeypatch.setattr(leadership, "RETRY_S", 0.01)
