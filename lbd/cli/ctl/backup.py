@@ -5,6 +5,7 @@ lbd.toml. The file holds the authority's key, so only its owner may read it.
 """
 
 import argparse
+import json
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -43,6 +44,7 @@ from lbd.dispatch.ledger.snapshot import (
 )
 from lbd.doctor.unit_paths import STORE, barred
 from lbd.errors import ConfigError, LbdError
+from lbd.lim.settings_file import settings_of
 from lbd.local.starting import how_to_start
 from lbd.process.own_addresses import is_elsewhere
 from lbd.process.pid_lock import pid_of_holder
@@ -243,6 +245,9 @@ def say_what_is_next(
         said = f"{are(restored.held, 'job')} held, {are(restored.lost, 'job')} lost"
         say(f"{said}; once the dispatcher runs: `lbctl jobs`, then `lbctl release ID` or `lbctl "
             "kill ID`")  # fmt: skip
+    if SETTINGS in parts and (drained := drained_in(Path(host.state_dir, SETTINGS))):
+        say(f"drained in the copy: {', '.join(drained)}; where that is over, `lbctl undrain HOST` "
+            "once the daemons run")  # fmt: skip
     for says, fix in barred(config, (STORE,)) if LEDGER in parts else ():
         say(f"{says}; {fix}")
     if AUTHORITY[1] in parts and issue_of(config) > 0:
@@ -266,6 +271,14 @@ def say_what_is_next(
         config.metrics.listen and UNITS[1] not in units
     ):  # `lbd up` reads the setting; in the package, metrics are a unit of their own
         put(f"metrics.listen is set; with the package: `{UNIT}`")
+
+
+def drained_in(settings: Path) -> list[str]:
+    try:
+        drains = settings_of(json.loads(read(settings))).drains
+    except (ValueError, ConfigError):  # the LIM says so
+        return []
+    return sorted(host for host, is_drained in drains.items() if is_drained)
 
 
 def issue_of(config: Config) -> int:

@@ -144,6 +144,17 @@ def test_the_known_hosts_come_back_where_lbd_toml_survived(lbctl, host, tmp_path
     assert (host.state / "hosts.json").read_text() == "{}"
 
 
+def test_drains_that_come_back_are_named(lbctl, host, tmp_path):
+    """One that had been ended since was back without a word."""
+    for drains, says in (({"h3": True, "h2": False}, True), ({"h2": False}, False)):
+        settings = {"counter": 3, "drains": drains, "saved": {}}
+        (host.state / "settings.json").write_text(json.dumps(settings))
+        lbctl("backup", tmp_path / "b.tar")
+        assert (
+            "drained in the copy: h3; where" in lbctl("restore", tmp_path / "b.tar").err
+        ) is says
+
+
 def test_a_machine_with_another_address_finds_the_others_and_is_told_to_set_its_own(
     lbctl, host, tmp_path
 ):
