@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from lbd.config.schema import Config
+from lbd.config.schema import Config, HostConfig
 from lbd.console.daemons import Daemons
 from lbd.console.reply import Json, table, tables, text
 from lbd.doctor.checks import (
@@ -23,6 +23,7 @@ from lbd.doctor.peers import answers, closed
 from lbd.errors import LbdError, Unavailable
 from lbd.model import target_of
 from lbd.process import last_words
+from lbd.process.pid_lock import pid_of_holder
 from lbd.process.written_disks import besides_state, spool_root
 from lbd.text.dispatcher_phrases import cause_in, is_away, is_revoked, waits_for_word, why_silent
 from lbd.text.job_phrases import NOT_WRITTEN
@@ -73,7 +74,8 @@ def queue(
     own = daemons.config.host
     here = last_words.read(own.runtime_dir, "dispatcher") if own.name in hosts else ""
     host, why = " or ".join(hosts), here or told
-    says = f"the one on {host} cannot be reached: lbrun -q and -d are refused"
+    how = "does not run" if [*hosts] == [own.name] and runs_not(own) else "cannot be reached"
+    says = f"the one on {host} {how}: lbrun -q and -d are refused"
     if here and len(hosts) > 1:
         says += f"; the one here {why_silent(here)}"
     elif why:
@@ -141,6 +143,12 @@ def silent_fix(host: str, row: Json, is_away: bool, port: int) -> str:
     if is_away:
         return f"see the line of peer {host} above: its LIM does not answer us either"
     return f"{start}: {target} accepts connections, but answers nothing"
+
+
+def runs_not(own: HostConfig) -> bool:
+    """Whether it is certain that no dispatcher runs on this host."""
+    file = Path(own.runtime_dir, "dispatcher.pid")
+    return not file.exists() or (os.access(file, os.R_OK) and pid_of_holder(file) is None)
 
 
 def dispatcher_fix(why: str, leader: str) -> str:

@@ -1,5 +1,7 @@
 """What `lbctl doctor` says of a queue that is not reached."""
 
+import os
+
 import pytest
 
 from lbd.config.schema import Config, HostConfig
@@ -11,6 +13,7 @@ from lbd.doctor.peers import SEE_NETWORK
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import Refusal
 from lbd.process import last_words
+from lbd.process.pid_lock import take_pid_lock
 from lbd.text.dispatcher_phrases import WAITS, silence
 
 
@@ -198,3 +201,14 @@ def test_where_one_of_two_dispatchers_waits_it_is_said_which(port, tmp_path, mon
     (found,) = queue(Answering(None, {}, own))
     assert found.says.startswith("the one on h1 or h2 cannot be reached: ")
     assert found.says.endswith("; the one here cannot start: the password is wrong")
+
+
+def test_a_dispatcher_that_is_stopped_here_is_not_said_to_be_out_of_reach(port, tmp_path):
+    port("refused")
+    own = HostConfig(name="h2", runtime_dir=str(tmp_path))
+    (found,) = queue(Answering(None, {}, own))
+    assert found.says.startswith("the one on h2 does not run: lbrun -q and -d are refused")
+    lock = take_pid_lock(tmp_path / "dispatcher.pid")
+    (found,) = queue(Answering(None, {}, own))
+    os.close(lock)
+    assert found.says.startswith("the one on h2 cannot be reached: ")
