@@ -24,7 +24,7 @@ TABLE = [
     pytest.param(faults.read_only, "state directory", "is not writable", "chmod", marks=AS_ROOT),
     (faults.lim_dead, "LIM", "not running: no ", "lbd lab start h1"),
     (faults.lim_killed, "LIM", "lim.sock is stale", "lbd lab start h1"),
-    (faults.lim_hangs, "LIM", "did not answer", "kill it"),
+    (faults.lim_hangs, "LIM", "did not answer", "`kill -9 "),
     (faults.lbm_dead, "LBM", "not running", "lbd lab start h1"),
     (faults.keeper_hangs, "keeper", "is stopped: no job can start", "kill -CONT"),
     (faults.older_users, "keeper", "another users.allow than lbd.toml has", "restart lbd-keeper"),
@@ -47,7 +47,7 @@ TABLE = [
     pytest.param(
         faults.not_shared, "peer h2 commands", "accepts none from here", "mount", marks=AS_ROOT
     ),
-    (faults.no_dispatcher, "dispatcher", "cannot be reached", "run `lbd lab start h1"),
+    (faults.no_dispatcher, "dispatcher", "does not run", "run `lbd lab start h1"),
     (faults.drained, "peer h2 commands", "drained", "undrain"),
 ]
 
