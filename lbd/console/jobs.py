@@ -1,6 +1,7 @@
 """Asks for the cluster's jobs and filters them; names a job and describes its state."""
 
 import argparse
+import math
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -87,6 +88,14 @@ def counts_of(job: Json) -> dict[str, int]:
     counts = {PENDING: int(number(tasks, PENDING)) - held if tasks.get(PENDING) else 0, HELD: held}
     counts |= {state: int(number(tasks, state)) for state in STATES[1:] if tasks.get(state)}
     return {state: count for state, count in counts.items() if count}
+
+
+def ran_s(job: Json, unix_now_s: float) -> float:
+    """Returns the time from its start to its end, or until now; nan if it has not started, or if
+    nobody saw it end."""
+    started, finished = number(job, "started"), number(job, "finished")
+    is_open = math.isnan(finished) and text(job, "state") not in ENDED_NAMES
+    return (unix_now_s if is_open else finished) - started
 
 
 CANCELLED, PENDING = JobState.CANCELLED.value, JobState.PENDING.value

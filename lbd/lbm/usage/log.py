@@ -34,6 +34,7 @@ from lbd.local.unwanted_descriptors import is_started
 from lbd.metrics.core.histogram import Histogram
 from lbd.metrics.core.table import OUTCOMES, SLOWDOWNS, TIMES_S
 from lbd.model import JobState
+from lbd.text.placement_phrases import PLACED
 
 log = logging.getLogger("lbd.lbm")
 
@@ -46,6 +47,7 @@ CLOSE_S = 2.0
 ATTACHED, QUEUED = "attached", "queued"
 # Reasons of an attempt that was not its job's last
 BEGUN_ANEW = (*(one.value for one in (Cause.LOST, Cause.CUT, Cause.EVICTED)), REQUEUED)
+UNSEEN_END = "lbd on {host} was stopped while it ran, so how it ended is not known"
 
 Found = TypeVar("Found")
 
@@ -169,6 +171,9 @@ class UsageLog:
             return
         if self.is_stopping and job.host == job.origin:  # it continues, and nobody will see its end
             job.state, job.finished, job.exit_status = JobState.UNKNOWN, None, None
+            if job.is_placed_by_us:
+                why_here = job.reason.partition(PLACED)[2] or job.reason
+                job.reason = f"{UNSEEN_END.format(host=job.host)}{PLACED}{why_here}"
         if len(self._gathered) >= PENDING_MAX:
             self._too_many = joined(self._too_many, gap_of([job.finished or job.submitted]))
             self._writer.complain("the disk cannot keep up")

@@ -13,6 +13,7 @@ from lbd.console.jobs import (
     Filters,
     fetch,
     not_shown,
+    ran_s,
     shown_command,
     shown_id,
     shown_state,
@@ -134,16 +135,14 @@ def waiting_row(job: Json, clock: Clock) -> tuple[Item, ...]:
 
 
 def job_row(job: Json, clock: Clock) -> tuple[Item, ...]:
-    started, finished = number(job, "started"), number(job, "finished")
-    end = clock.now_s if math.isnan(finished) else finished
     return (
         id_item(job, text(job, "id")),
         Item(shown_state(job), STATE_KINDS.get(text(job, "state"), "")),
         Item(text(job, "host")),
         Item(text(job, "name")),
         Item(text(job, "user")),
-        right(clock.time_of_day(started)),
-        right(duration(end - started)),
+        right(clock.time_of_day(number(job, "started"))),
+        right(duration(ran_s(job, clock.now_s))),
         right(duration(number(job, "cpu_s"))),
         right(text(job, "exit_status")),
         command_item(job),

@@ -1,8 +1,10 @@
 """How arrays and jobs are shown in a list."""
 
+import math
+
 import pytest
 
-from lbd.console.jobs import short_state, shown_command, shown_state, shown_wait
+from lbd.console.jobs import ran_s, short_state, shown_command, shown_state, shown_wait
 from lbd.text.job_phrases import LAUNCHER
 
 
@@ -50,3 +52,17 @@ def test_for_a_job_of_sbatch_its_script_is_shown():
     words = [*LAUNCHER, "job.sh", "a b"]
     assert shown_command({"command": words}) == ["job.sh", "a b"]
     assert shown_command({"command": ["/bin/sh", "-c", "true"]}) == ["/bin/sh", "-c", "true"]
+
+
+@pytest.mark.parametrize(
+    ("state", "started", "finished", "ran"),
+    [
+        ("running", 10.0, None, 90.0),
+        ("done", 10.0, 15.0, 5.0),
+        ("pending", None, None, math.nan),
+        ("unknown", 10.0, None, math.nan),  # it grew for ever
+    ],
+)
+def test_how_long_a_job_has_run_is_not_known_if_nobody_saw_it_end(state, started, finished, ran):
+    job = {"state": state, "started": started, "finished": finished}
+    assert ran_s(job, 100.0) == pytest.approx(ran, nan_ok=True)

@@ -10,7 +10,7 @@ from lbd.cli.program import Parser, add_utc
 from lbd.cli.quantities import count
 from lbd.console.figures import Clock
 from lbd.console.forecasts import target_phrase
-from lbd.console.jobs import STATES, Filters, shown_wait
+from lbd.console.jobs import STATES, Filters, ran_s, shown_wait
 from lbd.console.reply import Json, number
 from lbd.errors import ConfigError
 from lbd.text.spelling import nearest
@@ -124,7 +124,7 @@ def chosen_and_sorted(
     clock = Clock(unix_now_s, options.utc)
     is_asked = "waits" in (*(options.fields or ()), (options.sort or "").removeprefix("-"))
     found = [
-        {**job, "ran_s": ran_s(job, unix_now_s)}
+        {**job, "ran_s": None if math.isnan(ran := ran_s(job, unix_now_s)) else round(ran, 3)}
         | ({"waits": waits(job, clock)} if is_asked else {})
         for job in jobs
         if filters.keeps(job) and period.has(number(job, "submitted"))
@@ -135,14 +135,6 @@ def chosen_and_sorted(
 def waits(job: Json, clock: Clock) -> str:
     """Returns what a list says of a job that waits, or of an array with a target."""
     return "; ".join(filter(None, (target_phrase(job, clock), shown_wait(job))))
-
-
-def ran_s(job: Json, unix_now_s: float) -> float | None:
-    """Returns the time from its start to its end, or until now; None if it has not started."""
-    started, finished = number(job, "started"), number(job, "finished")
-    if math.isnan(started):
-        return None
-    return round((unix_now_s if math.isnan(finished) else finished) - started, 3)
 
 
 def in_order(jobs: Iterable[Json], order: str) -> list[Json]:

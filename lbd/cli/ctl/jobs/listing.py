@@ -28,6 +28,7 @@ from lbd.console.jobs import (
     none_of_yours,
     not_shown,
     others_jobs,
+    ran_s,
     short_state,
     shown_command,
     shown_id,
@@ -258,10 +259,6 @@ def name_or_command(
 
 def job_row(job: Json, clock: Clock, command_width: int) -> Row:
     state = text(job, "state")
-    submitted, started, finished = (
-        number(job, key) for key in ("submitted", "started", "finished")
-    )
-    end = clock.now_s if math.isnan(finished) else finished
     return (
         id_cell(job),
         one_line(text(job, "name"), NAME_WIDTH),
@@ -269,9 +266,9 @@ def job_row(job: Json, clock: Clock, command_width: int) -> Row:
         Cell(shown_state(job), STATE_COLOURS.get(state, ""), short_state(job)),
         text(job, "origin"),
         text(job, "host"),
-        clock.time_of_day(started),
-        duration(clock.now_s - submitted),
-        duration(end - started),
+        clock.time_of_day(number(job, "started")),
+        duration(clock.now_s - number(job, "submitted")),
+        duration(ran_s(job, clock.now_s)),
         duration(number(job, "cpu_s")),
         text(job, "exit_status"),
         command_cell(shown_command(job), command_width),

@@ -17,6 +17,7 @@ from lbd.errors import Unavailable
 from lbd.lbm.core.jobs import Job, Jobs
 from lbd.lbm.handover import codec
 from lbd.lbm.handover.fds import Bundle, Given
+from lbd.lbm.session.job_records import ended_record, job_json
 from lbd.lbm.session.local_cpu import LocalCpu, cpu_used_s, knows_results
 from lbd.lbm.usage import backlog
 from lbd.lbm.usage import log as usage_log
@@ -85,11 +86,14 @@ async def test_commands_of_other_hosts_are_recorded_there(config):
 async def test_a_command_that_continues_without_us_has_not_ended(config):
     log = UsageLog(config)
     log.is_stopping = True
-    run_jobs(log, "a")
+    run_jobs(log, "a", reason="lowest; load with it: h2 0.9")
     run_jobs(log, "b", host=HostId("h2"))
     assert await count(log) == 1
-    _, usage = await log.ask(lambda store: store.by_id("a"))
+    number, usage = await log.ask(lambda store: store.by_id("a"))
     assert (usage.state, usage.exit_status, usage.response_s) == ("unknown", None, None)
+    shown = job_json(ended_record(number, usage))
+    assert shown["reason"] == "lbd on h1 was stopped while it ran, so how it ended is not known"
+    assert shown["placed"] == "lowest; load with it: h2 0.9"
     await log.close()
 
 
