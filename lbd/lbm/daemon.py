@@ -154,7 +154,9 @@ class Lbm:
             log.info("ready host=%s slots=%d", self._config.host.name, self._host.slots.total)
             self._ready(f"host {self._config.host.name}, {self._host.slots.total} slots")
             async with asyncio.TaskGroup() as group:
+                recall = self._home.usage.recall(self._host.jobs, self._config.lbm.history)
                 tasks = [
+                    group.create_task(recall, name="recall what has ended"),
                     group.create_task(self._report.run(), name="report to the LIM"),
                     group.create_task(self._follow_trust(), name="follow the certificates"),
                     group.create_task(self._owner.watch(), name="watch for the owner"),

@@ -168,6 +168,15 @@ class Jobs:
         for call in self._waiting.pop(job_id, ()):
             call()
 
+    def recall(self, latest: Iterable[Job]) -> None:
+        """Adds jobs that ended under an earlier LBM, the last to end first."""
+        known = {job.id for job in self.ended} | self.running.keys()
+        for job in latest:
+            if len(self.ended) == self.ended.maxlen:
+                return
+            if job.id not in known:
+                self.ended.appendleft(job)
+
     def count(self, *, foreign: bool) -> int:
         return sum(
             job.foreign == foreign and job.started is not None for job in self.running.values()

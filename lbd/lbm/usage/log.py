@@ -23,12 +23,12 @@ from typing import TypeVar
 from lbd.config.schema import Config
 from lbd.errors import Unavailable
 from lbd.lbm.core.execution_events import REQUEUED, Cause
-from lbd.lbm.core.jobs import Job
+from lbd.lbm.core.jobs import Job, Jobs
 from lbd.lbm.usage.backlog import Unrecorded
 from lbd.lbm.usage.gaps import Gap, gap_of, joined
 from lbd.lbm.usage.measures import SIZE_S_MIN
-from lbd.lbm.usage.record import usage_of
-from lbd.lbm.usage.store import UsageStore
+from lbd.lbm.usage.record import job_of, usage_of
+from lbd.lbm.usage.store import PastJobs, UsageStore
 from lbd.lbm.usage.writer import CANNOT_BE, UsageWriter
 from lbd.local.unwanted_descriptors import is_started
 from lbd.metrics.core.histogram import Histogram
@@ -119,7 +119,7 @@ class EndedJobs:
 class UsageLog:
     def __init__(self, config: Config) -> None:
         self._config = config.stats
-        self._whose = f"{config.host.name}'s accounting"
+        self._own = config.host.name
         self._writer = UsageWriter(Path(config.host.state_dir), config.stats)
         self._gathered: list[Job] = []
         self._too_many: Gap | None = None  # lost, as too many were gathered
@@ -254,20 +254,27 @@ class UsageLog:
             except (sqlite3.Error, OSError) as problem:
                 self._writer.store.let_go(problem)
                 why = self._writer.store.why(problem)
-                trouble = Unavailable(f"{self._whose} cannot be read now: {why}")
+                trouble = Unavailable(f"{self._own}'s accounting cannot be read now: {why}")
             except CANNOT_BE as problem:
-                trouble = Unavailable(f"{self._whose} cannot answer this: {problem}")
+                trouble = Unavailable(f"{self._own}'s accounting cannot answer this: {problem}")
             self._writer.store.answered()
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
                 loop.call_soon_threadsafe(settle, found, trouble)
 
         if not self._do(work):
-            raise Unavailable(f"{self._whose} is too far behind")
+            raise Unavailable(f"{self._own}'s accounting is too far behind")
         try:
             async with asyncio.timeout(ANSWER_S):
                 return await answer
         except TimeoutError:
-            raise Unavailable(f"{self._whose} does not answer") from None
+            raise Unavailable(f"{self._own}'s accounting does not answer") from None
+
+    async def recall(self, jobs: Jobs, most: int) -> None:
+        """Gives `jobs` what ended here under earlier LBMs, for `lbctl jobs --all`."""
+        asked = PastJobs(most, origin=self._own)
+        with contextlib.suppress(Unavailable):
+            rows, _ = await self.ask(lambda store: store.latest(asked))
+            jobs.recall(job for _, usage in rows if (job := job_of(usage)) is not None)
 
     async def close(self) -> None:
         """Writes what is not written yet, if that is possible soon."""

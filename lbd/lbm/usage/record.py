@@ -1,11 +1,11 @@
-"""The accounting record of an ended job. Pure."""
+"""The accounting record of an ended job, and the job of a record. Pure."""
 
 from dataclasses import dataclass
 
 from lbd.lbm.core.execution_events import Cause
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.session.request import CPU_S_MAX
-from lbd.model import JobState
+from lbd.model import ENDED_NAMES, HostId, JobId, JobState
 from lbd.policy.invocation import key_of
 
 TEXT_CHARACTERS = 255
@@ -71,4 +71,31 @@ def usage_of(job: Job) -> Usage:
         reason=job.reason[:TEXT_CHARACTERS],
         uid=job.uid,
         slots=job.slots,
+    )
+
+
+def job_of(usage: Usage) -> Job | None:
+    """Returns a plain command as it was when it had ended; None for a job of the queue, and for a
+    record that lacks something."""
+    own = f"{usage.origin}-"
+    if usage.uid is None or usage.state not in ENDED_NAMES or not (usage.id or "").startswith(own):
+        return None
+    state = JobState(usage.state)
+    is_open = state is JobState.UNKNOWN and usage.response_s is None
+    return Job(
+        JobId(usage.id or ""),
+        tuple((usage.words or usage.command.encode()).split(b"\0")),
+        usage.user,
+        HostId(usage.origin),
+        HostId(usage.host),
+        usage.submitted,
+        name=usage.name or "",
+        state=state,
+        started=None if usage.waiting_s is None else usage.submitted + usage.waiting_s,
+        finished=None if is_open else usage.finished,
+        cpu_s=usage.cpu_s,
+        exit_status=usage.exit_status,
+        reason=usage.reason or "",
+        uid=usage.uid,
+        slots=usage.slots or 1,
     )

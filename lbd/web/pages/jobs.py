@@ -1,6 +1,5 @@
 """The queued jobs and plain `lbrun` commands that the viewer may see: waiting (why) and running."""
 
-import math
 import shlex
 from collections.abc import Sequence
 from urllib.parse import quote

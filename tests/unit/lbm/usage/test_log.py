@@ -97,6 +97,28 @@ async def test_a_command_that_continues_without_us_has_not_ended(config):
     await log.close()
 
 
+async def test_the_next_lbm_lists_what_ended_before_it(config):
+    """`lbctl jobs --all` left out what was typed before a restart of the host."""
+    log = UsageLog(config)
+    run_jobs(log, ["h1-1", "h1-2"], uid=7)
+    run_jobs(log, ["h1-3"], uid=7, queued_at=HostId("h1"), queued_as="12")
+    log.is_stopping = True
+    run_jobs(log, ["h1-4"], uid=7)
+    log.finish()
+    log, jobs = UsageLog(config), Jobs(2)
+    await log.recall(jobs, 10)
+    assert [job.id for job in jobs.ended] == ["h1-1", "h1-2"]
+    assert (jobs.ended[0].state, jobs.ended[0].finished) == (JobState.DONE, NOW + 2.0)
+    assert (jobs.ended[0].command, jobs.ended[0].uid) == ((b"cc",), 7)
+    jobs = Jobs(10)
+    jobs.add(Job(JobId("h1-1"), (b"cc",), "ann", HostId("h1"), HostId("h1"), NOW))
+    await log.recall(jobs, 10)
+    await log.recall(jobs, 10)
+    assert [job.id for job in jobs.ended] == ["h1-4", "h1-2"]
+    assert (jobs.ended[0].state, jobs.ended[0].finished) == (JobState.UNKNOWN, None)
+    await log.close()
+
+
 @pytest.fixture
 def away(config, tmp_path):
     """Returns a configuration whose state directory does not exist, and that directory."""
