@@ -152,12 +152,17 @@ class Jobs:
         exit_status: int | None = None,
         cpu_s: float | None = None,
         reason: str = "",
+        ran_s: float = 0.0,
     ) -> None:
-        """Moves a job to the ended ones; a job that has already ended stays as it is."""
+        """Moves a job to the ended ones; a job that has already ended stays as it is. `ran_s`: how
+        long it has run at least, as the host says where it ran: we may have heard late of its
+        begin."""
         job = self.running.pop(job_id, None)
         if job is None:
             return
         job.state, job.finished, job.exit_status, job.cpu_s = state, unix_s, exit_status, cpu_s
+        if job.started is not None:
+            job.started = min(job.started, max(job.submitted, unix_s - ran_s))
         if job.killed_by and (job.must_end or state is not JobState.DONE):
             job.state, reason = JobState.CANCELLED, f"cancelled by {job.killed_by}"
         if reason and job.reason and job.is_placed_by_us:

@@ -506,7 +506,7 @@ class Journey:
         )  # fmt: skip
         learn = e.Learn(ended.cpu_s, ended.cause, ended.peak_bytes)
         state = JobState.DONE if ended.status == 0 else JobState.FAILED
-        record = e.RecordEnd(state, ended.status, ended.cpu_s, reason)
+        record = e.RecordEnd(state, ended.status, ended.cpu_s, reason, ended.wall_s)
         return [e.Finish(end), learn, *self._close(), record]
 
     def _fail(

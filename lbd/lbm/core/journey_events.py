@@ -211,6 +211,7 @@ class Ended:
     untouched: bool = False  # it has neither read nor written, as seen from this host
     peak_bytes: int = 0  # peak memory
     heard_signals: int | None = None  # signals it handled, bit N for signal N; None: unknown
+    wall_s: float = 0.0  # how long it ran there
 
 
 @quick_value
@@ -399,6 +400,7 @@ class RecordEnd:
     status: int | None = None
     cpu_s: float | None = None
     reason: str = ""
+    ran_s: float = 0.0  # at least
 
 
 @quick_value

@@ -94,6 +94,7 @@ class Performer:
         self.admitted = Admit(None)
         self.spawned: Spawned | None = None
         self._keeper_pid = 0
+        self._ordered_s = 0.0  # when the keeper was asked to start it; 0: by an earlier LBM
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_s: float | None = None
         self._signals = Signals()
@@ -242,7 +243,8 @@ class Performer:
                 state, note = recorded(mine.spec, outcome, mine.stop_reason, mine.must_end)
                 say_end(self, outcome, note)
                 status, cpu_s = outcome.exit_status, outcome.cpu_s
-                self.host.jobs.end(self.id, state, time.time(), status, cpu_s, note)
+                ended_s, ran_s = time.time(), outcome.wall_s
+                self.host.jobs.end(self.id, state, ended_s, status, cpu_s, note, ran_s)
                 self.host.job_ended(self.id)
 
     def show_begun(self) -> int:
@@ -291,6 +293,7 @@ class Performer:
         """Raises Unavailable, OSError; then nothing runs."""
         held = Belongings(self.slots, self.host.slots.pool.grant_of(self.id))
         order.belongings = pack_belongings(held)
+        self._ordered_s = self.clock()
         spawned = await self.host.link.spawn(order, descriptors, self.stopped, limit)
         self._follow(spawned)
 
@@ -306,8 +309,9 @@ class Performer:
             return
         trouble = begun.exception()
         if trouble is None:
-            leader = begun.result()
-            self.feed(e.Started(e.Process(leader.pid, leader.group, self.clock())))
+            # We may hear of a short command's begin and end at once: it would have run for no time.
+            leader, began_s = begun.result(), self._ordered_s or self.clock()
+            self.feed(e.Started(e.Process(leader.pid, leader.group, began_s)))
         elif isinstance(trouble, SpawnFailed):
             reason = explain(self.request, trouble, self.host.rules.config.admission.programs)
             self.spawned = None

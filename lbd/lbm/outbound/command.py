@@ -107,8 +107,8 @@ class Bookkeeping:
         match action:
             case e.Finish() | e.LetGo():  # first, because most commands have these
                 pass
-            case e.RecordEnd(state, status, cpu_s, reason):
-                home.jobs.end(job.id, state, time.time(), status, cpu_s, reason)
+            case e.RecordEnd(state, status, cpu_s, reason, ran_s):
+                home.jobs.end(job.id, state, time.time(), status, cpu_s, reason, ran_s)
                 home.room.made()
             case e.Discharge(host, charged):
                 home.notes.ended(job.id, host, charged=charged)

@@ -145,7 +145,8 @@ class RemoteCommand:
         cpu_s = ended.user_cpu_s + ended.system_cpu_s
         how = ended.exit_status, ended.cause, ended.reason, ended.signal, cpu_s
         heard = ended.heard_signals if ended.HasField("heard_signals") else None
-        return e.Ended(*how, run.trouble(), run.is_untouched, ended.max_rss_bytes, heard)
+        seen = run.trouble(), run.is_untouched, ended.max_rss_bytes, heard
+        return e.Ended(*how, *seen, ended.wall_s)
 
     async def fetch(self, status: int) -> e.Event:
         return e.Fetched(await self.staging.fetch(status) if self.staging is not None else "")

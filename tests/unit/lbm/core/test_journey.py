@@ -94,6 +94,10 @@ LIVES = {
     # Destination
     "the load is low: it stays": ({}, *ASKED, (STAY, e.RunHere("below-threshold"))),
     "it goes, runs, ends": ({}, *ON_H2, (WELL, *ENDED)),
+    "it has run for longer than we have known": (
+        {}, *ON_H2, (dataclasses.replace(WELL, wall_s=3.0), *ENDED[:-1],
+                     dataclasses.replace(ENDED[-1], ran_s=3.0)),
+    ),
     "it is not worth it": ({}, (KEPT, e.RunHere("never", pinned=True))),
     "it is not worth it, and measured": (
         {}, (e.Judged(False, "new", True), e.RunHere("new", 0, True, True)),

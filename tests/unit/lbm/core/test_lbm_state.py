@@ -348,6 +348,17 @@ class TestJobs:
         assert [ended.id for ended in jobs.ended] == ["b", "c"]
         assert not jobs.running
 
+    @pytest.mark.parametrize(
+        ("ran_s", "started"),
+        [(0.0, 7.0), (0.5, 7.0), (3.0, 5.0), (99.0, 1.0), (-1.0, 7.0), (float("nan"), 1.0)],
+    )
+    def test_its_begin_may_have_been_heard_of_late(self, ran_s, started):
+        """But it did not begin before it was submitted, whatever another host says."""
+        jobs = Jobs(history=5)
+        jobs.add(job("a", started=7.0))
+        jobs.end(JobId("a"), JobState.DONE, 8.0, 0, 0.5, ran_s=ran_s)
+        assert jobs.ended[0].started == started
+
     def test_a_job_ends_once(self):
         reported = []
         jobs = Jobs(history=5, ended=lambda one: reported.append(one.state))
