@@ -76,19 +76,28 @@ def _silent(
     left_s, silent_s = lease.until_s - now_s, now_s - lease.renewed_s
     if silent_s < share * life.terms.lease_s or left_s == math.inf:  # not sent yet
         return ""
-    then = "starts again" if live.job.may_restart else "is lost"
+    left = duration_text(max(1, round(left_s)))
+    then = f"{'starts again' if live.job.may_restart else 'is lost'} in {left}"
     if live.stop_reason == CANCEL:
-        then = "counts as ended"
+        then = f"counts as ended in {left}"
     if now_s - life.hosts.heard_s(lease.host) < SILENT_SHARE * life.terms.lease_s:
         # It is there again, or we are, and it does not say that it has this attempt.
         return (
             f"attempt {lease.attempt} {MAY_STILL_RUN} {lease.host}; "
-            f"{then} in {duration_text(max(1, round(left_s)))} if it does not report"
+            f"{then} if it does not report"
         )
-    return (
-        f"{lease.host} {NOT_HEARD_OF} {duration_text(max(1, round(silent_s)))}; "
-        f"{then} in {duration_text(max(1, round(left_s)))} if that lasts"
-    )
+    silent = f"{lease.host} {NOT_HEARD_OF} {duration_text(max(1, round(silent_s)))}"
+    restarts = live.job.may_restart and live.stop_reason != CANCEL
+    if restarts and _has_no_other(life, live.job, lease.host):
+        back = f"it starts again when {lease.host} is back, as it may run on no other host"
+        return f"{silent}; if that lasts {left} more, {back}"
+    return f"{silent}; {then} if that lasts"
+
+
+def _has_no_other(life: Lifecycle, job: QueuedJob, host: HostId) -> bool:
+    """Whether it may run nowhere else, as far as is known so soon after a start of ours."""
+    others = [name for name in life.hosts.known if name != host]
+    return job.only == host or (bool(others) and not any(map(job.may_go_to, others)))
 
 
 def silent_arrays(life: Lifecycle, now_s: float) -> dict[int, str]:

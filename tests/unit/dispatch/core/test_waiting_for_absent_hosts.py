@@ -22,12 +22,22 @@ def test_a_job_on_a_silent_host_says_how_long_that_may_last():
         return waiting_reason(life, life.jobs[JobId(name)], now_s=now_s)
 
     assert at("1", 8.0) == ""  # it is heard every 7.5 s
-    assert at("1", 20.0) == "h1 not heard of for 20s; starts again in 12s if that lasts"
+    back = "it starts again when h1 is back, as it may run on no other host"
+    assert at("1", 20.0) == f"h1 not heard of for 20s; if that lasts 12s more, {back}"
     assert at("2", 20.0) == "h2 not heard of for 20s; is lost in 12s if that lasts"
     life.heartbeat(HostId("h1"), [(JobId("1"), 1)], 21.0)
     assert at("1", 22.0) == ""
     life.heartbeat(HostId("h2"), [], 21.0)  # it is back, and does not have the attempt
     assert at("2", 22.0) == "attempt 1 may still run on h2; is lost in 10s if it does not report"
+
+
+def test_nor_does_one_start_again_elsewhere_if_all_others_are_excluded():
+    life = table("h1", "h2")
+    submit(life, "1", barred=frozenset({HostId("h2")}))
+    life.begun(HostId("h1"), JobId("1"), 1)
+    life.sending(JobId("1"), 1, 0.0)
+    said = waiting_reason(life, life.jobs[JobId("1")], now_s=20.0)
+    assert said.endswith("it starts again when h1 is back, as it may run on no other host")
 
 
 def test_a_silent_host_with_a_longer_lease_from_before_is_waited_for():
@@ -56,7 +66,7 @@ def test_a_job_to_be_ended_on_a_silent_host_is_not_said_to_have_ended():
 def test_an_array_names_its_silent_host():
     life = table("h1", "h2")
     submit(life, "1", array=1, only=HostId("h1"))
-    submit(life, "2", array=1, only=HostId("h2"))
+    submit(life, "2", array=1)
     submit(life, "3", array=3)
     for name, host in (("1", "h1"), ("2", "h2")):
         life.begun(HostId(host), JobId(name), 1)
