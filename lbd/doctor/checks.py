@@ -26,6 +26,7 @@ from lbd.trust.root_directory import check_root_directory
 
 OK, WARN, FAULT = "ok", "warn", "fault"
 SEE_CERTIFICATE = "see the certificate's line above"
+SEE_REVOKED = "see the line above that says that this host is revoked"
 SEE_STATE_DIRECTORY = "see the state directory's line above"
 UNSEEN = "skipped"  # could not be checked
 UNSEEN_SAYS = "{} not looked at: permission denied; run this as root or the daemons' user"
@@ -34,8 +35,8 @@ JOIN_FIX = (
     "prints, and `lbctl restart`"
 )
 REJOIN_FIX = (
-    "run `lbctl token create {}` on the authority's host, then on that host the `lbctl join` line "
-    "that it prints, and `lbctl restart`"
+    "run `lbctl token create {0}` on the authority's host, then on {0} the `lbctl join` line that "
+    "it prints, and `lbctl restart`"
 )
 REVOKED_SAYS = "revoked: no host of the cluster talks to this one"
 REVOKED_FIX = (

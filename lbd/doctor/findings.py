@@ -15,6 +15,7 @@ from lbd.doctor.checks import (
     FAULT,
     OK,
     SEE_CERTIFICATE,
+    SEE_REVOKED,
     WARN,
     Check,
     local_checks,
@@ -29,6 +30,7 @@ from lbd.doctor.peers import (
     algorithms,
     authority,
     incoming,
+    is_told_revoked,
     join_address,
     join_fix,
     network,
@@ -115,7 +117,9 @@ def check_lim(daemons: Daemons, *, is_out: bool = False) -> Iterator[Check]:
     yield from ports(daemons, lims_away)
     yield from authority(daemons)
     first_fix = SEE_CERTIFICATE if is_out else ""
-    if not is_out and (cut_off := [*network(peers, rows)]):
+    if not is_out and is_told_revoked(daemons.config.host.name, peers):
+        first_fix = SEE_REVOKED
+    elif not is_out and (cut_off := [*network(peers, rows)]):
         yield from cut_off
         first_fix = SEE_NETWORK
     yield from queue(daemons, lims_away, first_fix)

@@ -20,9 +20,7 @@ from lbd.net.details import NOT_REACHED, UNPROVEN
 from lbd.text.units import duration_text
 
 CLOCK_SKEW_MAX_S = 2.0
-REVOKED_FIX = "if it is to stay out, run `lbctl forget {0}`; to readmit it, " + REJOIN_FIX.replace(
-    "{}", "{0}"
-)
+REVOKED_FIX = "if it is to stay out, run `lbctl forget {0}`; to readmit it, " + REJOIN_FIX
 
 
 def not_reached_fix(host: str, error: str, address: str) -> str:

@@ -98,6 +98,12 @@ def is_away_on_purpose(row: Json) -> bool:
     return row.get("revoked") is True or text(row, "why_down").startswith(STOPPED)
 
 
+def is_told_revoked(own: str, peers: Iterable[Json]) -> bool:
+    """Whether another host says that this one is revoked, which it may not know: no host that knows
+    sends it anything."""
+    return any(text(item, "error").endswith(f" {own} is revoked") for item in peers)
+
+
 def answered(item: Json) -> bool:
     """Returns whether its machine answered, even if it refused to talk to this host."""
     error = text(item, "error")

@@ -82,10 +82,7 @@ def _silent(
         then = f"counts as ended in {left}"
     if now_s - life.hosts.heard_s(lease.host) < SILENT_SHARE * life.terms.lease_s:
         # It is there again, or we are, and it does not say that it has this attempt.
-        return (
-            f"attempt {lease.attempt} {MAY_STILL_RUN} {lease.host}; "
-            f"{then} if it does not report"
-        )
+        return f"attempt {lease.attempt} {MAY_STILL_RUN} {lease.host}; {then} if it does not report"
     silent = f"{lease.host} {NOT_HEARD_OF} {duration_text(max(1, round(silent_s)))}"
     restarts = live.job.may_restart and live.stop_reason != CANCEL
     if restarts and _has_no_other(life, live.job, lease.host):

@@ -20,7 +20,8 @@ from lbd.config.schema import Config
 from lbd.console.daemons import Daemons
 from lbd.console.hosts import host_named
 from lbd.console.output import print_json, put
-from lbd.console.reply import Json, number, texts
+from lbd.console.reply import Json, number, tables, texts
+from lbd.doctor.peers import is_told_revoked
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import HEARD, Refusal
 from lbd.process.pid_lock import pid_of_holder
@@ -114,11 +115,20 @@ def refuse_if_needed(daemons: Daemons) -> None:
                       "host; if another host has it already: `systemctl stop 'lbd*'; rm -r "
                       f"{authority_dir(config)}`", "unavailable")  # fmt: skip
     own, (hosts, _) = config.host.name, daemons.queue()
-    if own in hosts:
+    if own in hosts and not (len(hosts) > 1 and is_revoked(daemons)):
         how = "enable it on another host (`lbctl queue enable HOST`) or disable it"
         if len(hosts) > 1:
             how = f"`lbctl queue disable {own}` leaves it on the others"
         raise Refusal(f"the queue is on this host: {how}", "unavailable")
+
+
+def is_revoked(daemons: Daemons) -> bool:
+    """Whether the others say so. Then this host is not told any more where the queue is."""
+    try:
+        peers = tables(daemons.lim({"op": "doctor"}, FORWARD_TIMEOUT_S), "peers")
+    except LbdError:
+        return False
+    return is_told_revoked(daemons.config.host.name, peers)
 
 
 def running(config: Config) -> list[str]:

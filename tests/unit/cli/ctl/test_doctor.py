@@ -5,6 +5,7 @@ import json
 import pytest
 
 from lbd.cli import lbctl
+from lbd.console.daemons import Daemons
 from tests.unit.cli.canned import STATUS
 
 LIM_DOCTOR = {
@@ -78,6 +79,20 @@ def test_doctor_reports_each_fault(daemon, capsys, lim, lbm, code, says):
     out = capsys.readouterr().out
     assert says in out
     assert code == 0 or "fix: " in out
+
+
+def test_a_host_that_is_told_it_is_revoked_does_not_doubt_the_dispatcher(
+    daemon, capsys, monkeypatch
+):
+    """Its own certificate looks well, as it is not told any more of revocations."""
+    monkeypatch.setattr(Daemons, "queue", lambda _: (("h2",), "lbctl queue"))
+    peers = [peer(reachable=False, error="h2: h1 is revoked")]
+    daemon("lim", doctor={**LIM_DOCTOR, "peers": peers}, peers={"peers": []}, status=STATUS)
+    daemon("lbm", status=LBM_DOCTOR, explain={"candidates": []}, shims={})
+    assert lbctl.main(["doctor", "--json"]) == 1
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    (fix,) = [one["fix"] for one in checks if one["name"] == "dispatcher"]
+    assert fix == "see the line above that says that this host is revoked"
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,16 @@ def test_leave_is_refused_on_the_host_of_the_queue(member, capsys, standby, how)
     assert f"the queue is on this host: {how}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("error", "code"), [("h1: h4 is revoked", 0), ("no answer", 1)])
+def test_a_revoked_standby_leaves_as_it_is_not_told_of_the_queue_any_more(
+    member, monkeypatch, error, code
+):
+    with (member / "lbd.toml").open("a") as file:
+        file.write('[dispatch]\nhost = "h1"\nstandby = ["h4"]\n')
+    monkeypatch.setattr(leave.Daemons, "lim", lambda *_: {"peers": [{"error": error}]})
+    assert main(["leave"]) == code
+
+
 def test_forget_reports_the_hosts_that_did_not_answer(daemon, capsys):
     lim = daemon("lim", forget={"host": "h4", "missing": ["h3"], "listed": True})
     assert main(["forget", "h4"]) == 0
