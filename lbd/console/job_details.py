@@ -29,6 +29,7 @@ from lbd.theory.speedup_fit import MOST_PARALLELISM, MOST_SIGMA
 
 INDEXES_WIDTH = 200
 FETCH_SHOWN = 3
+NOT_MADE = ": the command did not create it; "  # in the reason of a job, after `--fetch NAME`
 FAULTS = (
     signal.SIGSEGV,
     signal.SIGBUS,
@@ -277,11 +278,14 @@ def where_lines(one: Json) -> list[str]:
     lines = [own, f"from     {submitted_in} on {origin}"]
     if len(paths) > FETCH_SHOWN + 1:
         paths[FETCH_SHOWN:] = [f"{len(paths) - FETCH_SHOWN} more in {submitted_in}"]
-    return lines + [f"fetch    {path} ({fetch_phrase(one)})" for path in paths]
+    return lines + [f"fetch    {path} ({fetch_phrase(one, path)})" for path in paths]
 
 
-def fetch_phrase(one: Json) -> str:
+def fetch_phrase(one: Json, path: str) -> str:
     state, origin = text(one, "state"), text(one, "origin")
+    missing, _, is_missing = text(one, "reason").partition(NOT_MADE)
+    if is_missing and path.endswith(f"/{missing.removeprefix('--fetch ')}"):
+        return "the command did not create it"
     if text(one, "array"):
         return f"on {origin}, after each task"
     if state not in ENDED_NAMES:
