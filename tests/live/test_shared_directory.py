@@ -116,7 +116,7 @@ def test_a_command_stays_quietly_and_its_directory_is_not_checked_each_time(lab)
             result = inside(lab, "h1", f"cd {place}; lbrun sh -c 'echo $LBD_HOST'")
             assert (result.stdout, result.stderr) == ("h1\n", "")
         result = inside(lab, "h1", "lbrun -v true")
-        assert "is not the same on h2, h3" in result.stderr
+        assert "is not shared with h2, h3" in result.stderr
         result = lab.run("h1", "lbrun", "sh", "-c", "echo $LBD_HOST", cwd="/")
         assert result.stdout in ("h2\n", "h3\n")
     finally:

@@ -69,7 +69,7 @@ def test_stats_for_people(lab):
     result = lab.run("h2", "lbctl", "stats", "--since", "1h", check=True)
     assert result.stderr == ""
     first, _, heading, total, *rest = result.stdout.splitlines()
-    assert first == "jobs that ended within 1h on 3 hosts; algorithm now GLOBAL"
+    assert first == "jobs that ended within 1h, by the records of 3 hosts; algorithm now GLOBAL"
     assert heading.split()[:3] == ["JOBS", "FAILED", "RESPONSE"]
     assert total.split()[0] == "all"
     assert [line for line in rest if line.isupper()] == ["COMMANDS", "USERS", "HOSTS"]

@@ -275,7 +275,7 @@ def stats_lines(
     user = whose(found)
     hosts = len(found.answers)
     said = (
-        f"jobs{f' of {user}' if user else ''} that ended {when} on {counted(hosts, 'host')}"
+        f"jobs{f' of {user}' if user else ''} that ended {when}, by the records of {counted(hosts, 'host')}"
         f"; algorithm {f'then {then}, ' if then not in ('', found.algorithm) else ''}"
         f"now {found.algorithm}"
     )

@@ -170,7 +170,7 @@ class Directory:
                 if (stamp := await self.stamp()) is not None:
                     name = self._path.decode(errors="replace")
                     hosts = self._unshared.hosts(self._uid, stamp.device, self._path, now_s)
-                    found[f"{name} is not the same on"] = hosts
+                    found[f"the directory {name} is not shared with"] = hosts
                     advice = TAKE_ALONG if hosts else ""
             name = self._name.decode(errors="replace")
             hosts = self._unshared.hosts(self._uid, PROGRAM, self._program, now_s)
