@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lbd.console.figures import count, decimal, duration, share
+from lbd.console.figures import SLOWDOWN, count, decimal, duration, share
 from lbd.console.past_loads import PastLoads
 from lbd.console.reply import Json, number, text
 from lbd.web.charts import LEVELS
@@ -61,6 +61,7 @@ def report_page(given: Material) -> Page:
         by_hour(given),
         waiting(given.jobs),
         *(group_table(given, *kind) for kind in KINDS),
+        Line("slowdown", "Slowdown", SLOWDOWN),
     ]
     if given.advice is not None:
         if given.advice.rows:

@@ -11,7 +11,7 @@ from lbd.cli.ctl.exports.spreadsheet import csv_name, csv_text, print_csv
 from lbd.cli.ctl.verb import Verb, complain_of, reading, say
 from lbd.cli.past_time import past_time
 from lbd.console.daemons import Daemons
-from lbd.console.figures import Clock, decimal, duration, share
+from lbd.console.figures import SLOWDOWN, Clock, decimal, duration, share
 from lbd.console.output import (
     BOLD,
     DIM,
@@ -43,7 +43,7 @@ GO_FIRST = (
     ">SLOWDOWN", ">FAILED", ">MEDIAN", ">P95",
 )  # fmt: skip
 LEGENDS = (  # of the columns whose figures alarm those who do not know them
-    ("SLOWDOWN", "SLOWDOWN: waiting of all kinds ÷ CPU time, so high for what mostly sleeps"),
+    ("SLOWDOWN", f"SLOWDOWN: {SLOWDOWN}"),
     ("WRONG", "WRONG: sent to a host that was no less busy; high in bursts, as loads lag behind; "
      "if it rises over days, see lbctl advise"),
 )  # fmt: skip
@@ -273,9 +273,9 @@ def stats_lines(
     """Returns one table with sections, so that all columns are aligned. `then`: the algorithm in
     all that time, if it is known."""
     user = whose(found)
-    hosts = len(found.answers)
+    hosts = counted(len(found.answers), "host")
     said = (
-        f"jobs{f' of {user}' if user else ''} that ended {when}, by the records of {counted(hosts, 'host')}"
+        f"jobs{f' of {user}' if user else ''} that ended {when}, by the records of {hosts}"
         f"; algorithm {f'then {then}, ' if then not in ('', found.algorithm) else ''}"
         f"now {found.algorithm}"
     )

@@ -62,6 +62,10 @@ def test_it_stands_alone_and_every_text_is_escaped():
     assert "default-src 'none'" in html
 
 
+def test_what_its_slowdowns_mean_is_said():
+    assert "so high for what mostly sleeps" in part(report_page(material()), "slowdown").text
+
+
 def test_the_curves_are_of_the_requested_time():
     loads = PastLoads(600.0, NOW_S, {"h1": (9.0, 1.0, math.nan), "h2": (9.0, 3.0, 2.0)})
     page = report_page(material(since_s=NOW_S - 1200.0, curve=loads))
