@@ -47,12 +47,13 @@ def leave(daemons: Daemons, options: argparse.Namespace) -> int:
     Skips the steps that an earlier attempt completed."""
     config = daemons.config
     refuse_in_lab(Path(config.path))
+    is_running = bool(running(config))
+    if is_running and os.geteuid() not in (0, os.stat(config.host.state_dir).st_uid):
+        raise Refusal(
+            "permission denied: only root and the daemons' own user can do that", "denied"
+        )
     refuse_if_needed(daemons)
-    if running(config):
-        if os.geteuid() != 0 and os.geteuid() != os.stat(config.host.state_dir).st_uid:
-            raise Refusal(
-                "permission denied: only root and the daemons' own user can do that", "denied"
-            )
+    if is_running:
         drain = {"op": "drain", "host": config.host.name}
         daemons.lim({**drain, "drained": True, "reason": "it is leaving the cluster"},
                     FORWARD_TIMEOUT_S)  # fmt: skip

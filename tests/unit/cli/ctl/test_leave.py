@@ -185,6 +185,17 @@ def test_leave_is_refused_while_commands_run_here_or_elsewhere(daemon, runs, cap
     assert [asked["op"] for asked in lim.asked].count("drain") == 1
 
 
+def test_somebody_else_is_told_who_may_before_anything_is_looked_at(
+    daemon, runs, monkeypatch, capsys
+):
+    """The authority's directory was said not to be readable."""
+    monkeypatch.setattr(leave.os, "geteuid", lambda: 4242)
+    monkeypatch.setattr(leave, "is_here", open)
+    daemon("lim")
+    assert main(["leave"]) == 1
+    assert "only root and the daemons' own user can do that" in capsys.readouterr().err
+
+
 def test_an_lbm_of_an_older_release_does_not_report_its_jobs(daemon, runs, capsys):
     daemon("lim", drain={})
     daemon("lbm", status={})
