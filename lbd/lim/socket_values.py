@@ -194,7 +194,7 @@ def host_status(
     if replaced or (revoked and host_state in (HostState.UP, HostState.DRAINED)):
         host_state = HostState.DOWN  # no host here talks to it any more
     if drained and host_state is HostState.DOWN:
-        why_down += "; drained, also when it is back"
+        why_down += "; stays drained when it is back"
     shown: Json = {
         "name": name,
         "address": entry.member.address,

@@ -83,16 +83,16 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
     request: Json = {"op": "drain", "host": host, "drained": True, "reason": options.reason}
     reply = daemons.lim(request, FORWARD_TIMEOUT_S)
     say_unsaved(reply)
+    before = table(reply, "before")
+    if text(before, "by") and not options.json:
+        said = drain_phrase(before, Clock(time.time()))
+        new = f"; the reason is now: {options.reason}" if options.reason else ""
+        say(f"{host} was {said.replace('drained', 'already drained', 1)}{new}")
     is_waited = options.wait and not reply.get("when_back")
     left, typed = wait_until_empty(daemons, host, options.timeout) if is_waited else (0, 0)
     if options.json:
         print_json({"host": host, "drained": True, **({"jobs_left": left} if options.wait else {})})
         return 0 if left == 0 else 1
-    before = table(reply, "before")
-    if text(before, "by"):
-        said = drain_phrase(before, Clock(time.time()))
-        new = f"; the reason is now: {options.reason}" if options.reason else ""
-        say(f"{host} was {said.replace('drained', 'already drained', 1)}{new}")
     if reply.get("when_back"):
         put(
             f"{host} does not answer: nothing is sent there, and it will be drained when it is back"
@@ -105,10 +105,12 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
     elif left:
         put(f"{host} is drained; {jobs_there(left)} still {'runs' if left == 1 else 'run'} there")
     elif typed:
-        run = "1 command typed on it runs" if typed == 1 else f"{typed} commands typed on it run"
+        run = "1 command that was typed on it still runs"
+        if typed > 1:
+            run = f"{typed} commands that were typed on it still run"
         put(f"{host} is drained, and no {OF_OTHERS} is left there; "
-            f"{run} on, there or elsewhere: {shown_by(host)}; "
-            "what lbsh keeps there, only `ps` shows")  # fmt: skip
+            f"{run}, there or elsewhere ({shown_by(host)}); "
+            "what lbsh keeps there is seen only by `ps`")  # fmt: skip
     else:
         put(f"{host} is drained" + (" and empty" if options.wait else ": it gets no new jobs"))
     return 0 if left == 0 else 1

@@ -231,7 +231,11 @@ def test_drain_says_once_what_it_waits_for(daemon, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("typed", "run"), [(1, "1 command typed on it runs"), (2, "2 commands typed on it run")]
+    ("typed", "run"),
+    [
+        (1, "1 command that was typed on it still runs"),
+        (2, "2 commands that were typed on it still run"),
+    ],
 )
 def test_a_drained_host_on_which_commands_were_typed_is_not_called_empty(
     daemon, capsys, typed, run
@@ -241,8 +245,8 @@ def test_a_drained_host_on_which_commands_were_typed_is_not_called_empty(
     daemon("lim", status={**STATUS, "hosts": [row]}, drain={})
     assert lbctl.main(["drain", "h1", "--wait"]) == 0
     said = "h1 is drained, and no job of the queue or of another host is left there; "
-    shows = "lbctl jobs, as root on h1; what lbsh keeps there, only `ps` shows"
-    assert capsys.readouterr().out == f"{said}{run} on, there or elsewhere: {shows}\n"
+    shows = "(lbctl jobs, as root on h1); what lbsh keeps there is seen only by `ps`"
+    assert capsys.readouterr().out == f"{said}{run}, there or elsewhere {shows}\n"
 
 
 def test_drain_of_a_host_that_is_down_waits_for_nothing(daemon, capsys):
