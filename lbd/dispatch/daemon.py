@@ -50,6 +50,7 @@ from lbd.dispatch.watching import Watchers
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
+from lbd.text.closed_words import OUT_OF_CONTACT
 from lbd.text.one_line import one_line
 
 log = logging.getLogger("lbd.dispatch")
@@ -193,9 +194,9 @@ class Dispatcher:
         if not self.life.sending(begin.job, begin.attempt, clock_s()):
             line, trouble = None, "no longer wanted"
         elif line is None:
-            trouble = f"{begin.host} is out of contact"
+            trouble = OUT_OF_CONTACT
         elif line.is_behind:
-            line, trouble = None, f"{begin.host} is not reading what it is sent"
+            line, trouble = None, "it is not reading what it is sent"
         else:
             try:
                 start.CopyFrom(await self.start_of(begin.submission))

@@ -101,8 +101,9 @@ def show_tasks(daemons: Daemons, ids: list[str]) -> int:
         say(why)
     begun = [one for one in found if has_begun(one)]
     if len(begun) > SHOWN_MAX:
-        raise ConfigError(f"{len(begun)} tasks have begun, and the outputs of {SHOWN_MAX} are "
-                          "shown at once: name some of them, like 12_[1-100]")  # fmt: skip
+        example = f"{text(begun[0], 'id').partition('_')[0]}_[1-100]"
+        raise ConfigError(f"at most {SHOWN_MAX} outputs are shown at once, and {len(begun)} tasks "
+                          f"have begun: name some, like {example}")  # fmt: skip
     status = show_each(daemons, begun)
     for line in why_not_begun([one for one in found if not has_begun(one)]):
         say(line)

@@ -185,7 +185,8 @@ def test_the_outputs_of_an_array_are_shown_one_after_the_other(daemon, capfdbina
     assert lbctl.main(["logs", "-f", "5"]) == 2
     monkeypatch.setattr(logs, "SHOWN_MAX", 1)
     assert lbctl.main(["logs", "5"]) == 2
-    assert b"2 tasks have begun" in capfdbinary.readouterr().err
+    said = b"at most 1 outputs are shown at once, and 2 tasks have begun: name some, like 5_[1-100]"
+    assert said in capfdbinary.readouterr().err
 
 
 @pytest.mark.parametrize(
