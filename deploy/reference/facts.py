@@ -32,7 +32,8 @@ JOB_STATES = {
     "failed": "ended with another exit status or by a signal, or could not be started",
     "cancelled": "was ended before it started, or by `lbctl kill`, whatever its exit status "
     "([with `-s`](../how-to/find-and-end-jobs.md) it may count)",
-    "lost": "its host was lost while it ran, and `--no-restart` forbids a second attempt",
+    "lost": "its host was lost while it ran, and it is not run a second time: `--no-restart` "
+    "forbids that, or it was a plain `lbrun`",
     "unknown": "a plain `lbrun` ran on its own host, and its outcome is not known",
 }
 ATTEMPT_STATES = {

@@ -108,9 +108,9 @@ def book_page(texts: dict[Path, str]) -> Iterator[str]:
     yield "# Screens\n"
     yield (
         "What the programs show, on a terminal of 80 and of 160 columns. A narrow one has fewer "
-        "columns, never a line that wraps; without a terminal (in a pipe) no column is left "
-        "out, a name is cut after 40 characters and a command after 2000. Colour only on a "
-        "terminal, and never with `NO_COLOR`.\n"
+        "columns, never a line that wraps; without a terminal (in a pipe) no column but the bar "
+        "(`BUSY`) is left out, a name is cut after 40 characters and a command after 2000. Colour "
+        "only on a terminal, and never with `NO_COLOR`.\n"
     )
     yield (
         "Durations are `4.2ms`, `4.6s`, `3m05s`, `2h10m`, `4d03h`; memory is `812`, `4.0K`, `1.5G` "

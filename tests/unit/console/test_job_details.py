@@ -233,10 +233,16 @@ def test_an_array_shows_which_of_its_tasks_are_held_and_its_end_without_them():
         ("done", {"fetched": True}, "/home/ann/o.7 (came back to h1)"),
         ("done", {"fetched": None}, "/home/ann/o.7 (on h1)"),  # asked on another host
         ("failed", {"fetched": True}, "/home/ann/o.7 (on h1, if the job has made it)"),
-        ("failed", {"reason": "--fetch o.7: the command did not create it; the command itself e"},
-         "/home/ann/o.7 (the command did not create it)"),
-        ("failed", {"reason": "--fetch x.7: the command did not create it; the command itself e"},
-         "/home/ann/o.7 (on h1, if the job has made it)"),
+        (
+            "failed",
+            {"reason": "--fetch o.7: the command did not create it; the command itself e"},
+            "/home/ann/o.7 (the command did not create it)",
+        ),
+        (
+            "failed",
+            {"reason": "--fetch x.7: the command did not create it; the command itself e"},
+            "/home/ann/o.7 (on h1, if the job has made it)",
+        ),
         ("running", {"array": "1-9"}, "/home/ann/o.%a (on h1, after each task)"),
     ],
 )
