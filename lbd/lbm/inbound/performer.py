@@ -242,9 +242,8 @@ class Performer:
                 outcome, mine = action.outcome, self.execution
                 state, note = recorded(mine.spec, outcome, mine.stop_reason, mine.must_end)
                 say_end(self, outcome, note)
-                status, cpu_s = outcome.exit_status, outcome.cpu_s
-                ended_s, ran_s = time.time(), outcome.wall_s
-                self.host.jobs.end(self.id, state, ended_s, status, cpu_s, note, ran_s)
+                seen = outcome.exit_status, outcome.cpu_s, note, outcome.wall_s
+                self.host.jobs.end(self.id, state, time.time(), *seen)
                 self.host.job_ended(self.id)
 
     def show_begun(self) -> int:
@@ -257,8 +256,7 @@ class Performer:
 
     def show_state(self, reason: str | None = None) -> None:
         """Shows its state in `lbctl jobs`."""
-        job = self.host.jobs.running.get(self.id)
-        if job is not None:
+        if (job := self.host.jobs.running.get(self.id)) is not None:
             job.state = self.execution.job_state
             job.reason = job.reason if reason is None else reason
 
@@ -307,8 +305,7 @@ class Performer:
     def _begun(self, begun: "asyncio.Future[Forked]") -> None:
         if begun.cancelled():
             return
-        trouble = begun.exception()
-        if trouble is None:
+        if (trouble := begun.exception()) is None:
             # We may hear of a short command's begin and end at once: it would have run for no time.
             leader, began_s = begun.result(), self._ordered_s or self.clock()
             self.feed(e.Started(e.Process(leader.pid, leader.group, began_s)))

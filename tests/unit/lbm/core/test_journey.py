@@ -30,7 +30,7 @@ NO_DIRECTORY = e.Refused("h2: /w is not there", "chdir")
 UNWILLING = e.Refused("h2: not for you", "admission")
 NO_USER = e.Refused("h2: no user ann", "user")
 BROKEN = e.Refused("h2: connection refused", fault=True)
-WELL = e.Ended(0, cpu_s=2.0)
+WELL = e.Ended(0, cpu_s=2.0, wall_s=3.0)
 EVICTED = e.Ended(137, "evicted", untouched=True)
 
 NO_PEERS = (
@@ -60,7 +60,7 @@ def warned(why, once=False):
 
 ASK = ask()
 DONE = (e.Finish(CommandEnd(0, "exited", H2, cpu_s=2.0)), e.Learn(2.0, "exited"))
-ENDED = (*DONE, *LEFT, e.RecordEnd(JobState.DONE, 0, 2.0))
+ENDED = (*DONE, *LEFT, e.RecordEnd(JobState.DONE, 0, 2.0, ran_s=3.0))
 ASKED = ((GO, LOOK), (LOOKED, ASK))
 ON_H2 = (*ASKED, (TO_H2, START_2), (e.Sent(),), (e.StartedThere(), BEGUN, FOLLOW))
 HERE_FOR = {"host": H2, "mode": "host"}
@@ -94,10 +94,6 @@ LIVES = {
     # Destination
     "the load is low: it stays": ({}, *ASKED, (STAY, e.RunHere("below-threshold"))),
     "it goes, runs, ends": ({}, *ON_H2, (WELL, *ENDED)),
-    "it has run for longer than we have known": (
-        {}, *ON_H2, (dataclasses.replace(WELL, wall_s=3.0), *ENDED[:-1],
-                     dataclasses.replace(ENDED[-1], ran_s=3.0)),
-    ),
     "it is not worth it": ({}, (KEPT, e.RunHere("never", pinned=True))),
     "it is not worth it, and measured": (
         {}, (e.Judged(False, "new", True), e.RunHere("new", 0, True, True)),
