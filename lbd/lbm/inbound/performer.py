@@ -94,7 +94,7 @@ class Performer:
         self.admitted = Admit(None)
         self.spawned: Spawned | None = None
         self._keeper_pid = 0
-        self._ordered_s = 0.0  # when the keeper was asked to start it; 0: by an earlier LBM
+        self._ordered_s = 0.0  # when the keeper was asked; a short one's begin is heard at its end
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_s: float | None = None
         self._signals = Signals()
@@ -306,7 +306,6 @@ class Performer:
         if begun.cancelled():
             return
         if (trouble := begun.exception()) is None:
-            # We may hear of a short command's begin and end at once: it would have run for no time.
             leader, began_s = begun.result(), self._ordered_s or self.clock()
             self.feed(e.Started(e.Process(leader.pid, leader.group, began_s)))
         elif isinstance(trouble, SpawnFailed):

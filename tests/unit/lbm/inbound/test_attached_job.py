@@ -1,7 +1,6 @@
 """A command of a user of another host: its slot, its client and a restart of the LBM around it."""
 
 import asyncio
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -126,22 +125,6 @@ async def in_workdir(host, number, step, **fields):
 
 def exits(host, status=0):
     host.link.spawned[-1].exited.set_result(ProcessExit(status << 8, 0.0, 0.0, 0, False))
-
-
-async def test_a_command_runs_from_when_the_keeper_is_asked_to_start_it(host):
-    """A short one that had ended by the time we heard of its begin had run for less time than the
-    CPU time that it had used."""
-    asked_s, spawn = [], host.link.spawn
-
-    async def spawns(*order):
-        asked_s.append(time.monotonic())
-        return await spawn(*order)
-
-    host.link.spawn = spawns
-    job, serving = await running(host)
-    assert job.execution.process.began_s <= asked_s[0]
-    exits(host)
-    await asyncio.wait_for(serving, 20)
 
 
 async def test_it_is_reported_with_its_end_and_forgotten(host):
