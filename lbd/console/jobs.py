@@ -131,14 +131,15 @@ class Filters:
         )
 
 
-def short_state(job: Json) -> str:
+def short_state(job: Json, left_out: str = "") -> str:
     """Returns an array's state for a narrow terminal: `100/300, 3 failed, 21 held`; "" for other
-    jobs. The first number counts the tasks that have ended and were not cancelled."""
+    jobs. The first number counts the tasks that have ended and were not cancelled. `left_out`: a
+    state whose number is left out."""
     if not text(job, "array"):
         return ""
     counts = counts_of(job)
     ended = sum(counts.get(name, 0) for name in ENDED_NAMES if name != CANCELLED)
-    parts = [f"{counts[name]} {name}" for name in SHORT if name in counts]
+    parts = [f"{counts[name]} {name}" for name in SHORT if name in counts and name != left_out]
     return ", ".join([f"{ended}/{sum(counts.values())}", *parts])
 
 

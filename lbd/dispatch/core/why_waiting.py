@@ -283,7 +283,7 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None, now_s: float) ->
         fit = [one for one in servers if one.suits(live.job)] or servers
         where = f"{_names(fit)}{_closed(fit)}"
         if queues.plan is not None and (front := queues.gangs.front) is not None:
-            where += f", besides those reserved for the gang of job {front.leader.job.shown}"
+            where += f", besides those reserved for the gang of job {front.leader.job.array}"
         return f"{tier}next, as soon as {what} on {where}{_excluded(live, queues.hosts)}"
     if place is None:
         return f"{tier}other jobs are ahead of it"

@@ -220,6 +220,9 @@ def job_lines(found: list[Json], clock: Clock, page: Page) -> list[str]:
         rows = [(*row, why) for row, why in zip(rows, reasons, strict=True)]
     of_one_user = len({text(job, "user") for job in found}) == 1
     go_first = sorted(GO_FIRST, key=lambda title: title != "USER") if of_one_user else GO_FIRST
+    if page.columns is not None and not of_one_user:
+        titles, _ = fit(header, rows, page.columns, page.may_go(go_first), FLEXIBLE)
+        rows = rows if "USER" in titles else without_running(rows, found)
     flexible: tuple[str, ...] = FLEXIBLE
     named = [bool(text(job, "name")) for job in found]
     if page.columns is not None and any(named):
@@ -234,6 +237,16 @@ def job_lines(found: list[Json], clock: Clock, page: Page) -> list[str]:
         elif max(map(width, lay_out(header, rows, Paint(on=False)))) > page.columns:
             rows = briefly
     return page.table(header, rows, go_first, flexible)
+
+
+def without_running(rows: list[Row], found: list[Json]) -> list[Row]:
+    """Returns the rows with arrays' states as short as they can be: whose jobs they are says more
+    than how many of their tasks run."""
+    at = HEADER.index("STATE")
+    return [
+        (*row[:at], replace(cell(row[at]), short=short_state(job, "running")), *row[at + 1 :])
+        for row, job in zip(rows, found, strict=True)
+    ]
 
 
 def briefly_named(rows: list[Row]) -> list[Row]:

@@ -21,6 +21,7 @@ FRESH_S = 1.0  # how long a look at all waiting jobs serves
 JOBS_PER_S = 5000  # or longer, in proportion to the number of waiting jobs
 IN_LINE_PER_S = 100_000  # where no jobs take turns
 TURNS_MAX = 5000  # jobs considered before a new one
+RECOUNTED_MAX = 200  # jobs ahead of one of which it is looked how many still wait
 FEW = 1000  # up to this many, another look costs nothing
 
 
@@ -56,6 +57,7 @@ class Places:
     _made_s: float = float("-inf")
     _fresh_s: float = 0.0
     _places: dict[JobId, Place] = field(default_factory=dict)
+    _in_turn: dict[HostConnection, list[JobId]] = field(default_factory=dict)
     _in_line: dict[HostConnection, InLine] = field(default_factory=dict)
     # for jobs with other needs
     _ahead: dict[JobId, dict[Hashable, int]] = field(default_factory=dict)
@@ -73,7 +75,19 @@ class Places:
         if now_s - self._made_s > self._fresh_s or not (known or len(self._places) > FEW):
             self._look(now_s)
         in_line = self._in_line.get(registered.line)
-        return self._places.get(job) if in_line is None else in_line.before(registered.number)
+        if in_line is not None:
+            return in_line.before(registered.number)
+        place = self._places.get(job)
+        return self._now(place, registered.line) if place is not None else None
+
+    def _now(self, place: Place, line: HostConnection) -> Place:
+        """Leaves out the jobs that have started since the last look: of arrays of short tasks very
+        many, and each next one had a place further behind."""
+        if place.jobs > RECOUNTED_MAX:
+            return place
+        ahead = map(self.queues.registry.find, self._in_turn[line][: place.jobs])
+        slots = [one.kind.slots for one in ahead if one is not None and one.line == line]
+        return Place(len(slots), sum(slots))
 
     def end_of(self, line: HostConnection) -> Place:
         waiting = self.queues.lines.get(line)
@@ -106,7 +120,8 @@ class Places:
     def forget(self) -> None:
         """Discards what was found; the next question looks again."""
         self._made_s = float("-inf")
-        self._places, self._in_line, self._ahead, self._of_lines = {}, {}, {}, {}
+        self._places, self._in_turn, self._in_line = {}, {}, {}
+        self._ahead, self._of_lines = {}, {}
 
     def _look(self, now_s: float) -> None:
         self.forget()
@@ -117,8 +132,10 @@ class Places:
                 counted += len(waiters)
                 continue
             slots, taken = 0, Parts()
+            in_turn = self._in_turn[line] = list[JobId]()
             for jobs, waiter in enumerate(waiting.order()):
                 self._places[waiter.id] = Place(jobs, slots)
+                in_turn.append(waiter.id)
                 slots += waiter.slots
                 if waiter.needs:
                     own = parts_of(waiter.needs, waiter.slots)

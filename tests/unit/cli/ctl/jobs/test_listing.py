@@ -43,3 +43,26 @@ def test_one_long_name_is_cut_before_other_columns(columns):
     assert "x" * 9 in lines[2]
     assert ("n" * 39 + "…" in lines[2]) is (columns > 160)
     assert "n" * 19 + "…" in lines[2]
+
+
+def test_whose_jobs_they_are_is_shown_beside_arrays_of_which_tasks_failed():
+    """At 80 columns USER went first, and root could not see whose command to end."""
+    tasks = {"failed": 15, "running": 2, "pending": 103}
+    array = {
+        **JOB, "name": "", "user": "rolf16", "id": "901", "array": "1-120",
+        "waiting": "18,20,25,30-120",
+        "tasks": tasks, "state": "running", "host": "", "command": ["sh", "-c", "sleep 5; exit 1"],
+        "reason": "1 job is ahead of it", "started": 5.0,
+    }  # fmt: skip
+    own = {**array, "user": "rita16", "id": "1021", "array": "1-60", "waiting": "8-60",
+           "tasks": {"failed": 5, "running": 2, "pending": 53},
+           "reason": "next, as soon as a slot is free"}  # fmt: skip
+    plain = {**JOB, "name": "", "user": "rolf16", "command": ["sleep", "30"]}
+    lines = job_lines([plain, array, own], Clock(10.0), Page(Paint(on=False), 80))
+    assert "USER" in lines[0]
+    assert "15/120, 15 failed  " in lines[2]
+    assert [line.split()[0] for line in lines[2:]] == ["901_[18,…]", "1021_[8-60]"]
+    assert max(map(len, lines)) <= 80
+    wide = job_lines([plain, array, own], Clock(10.0), Page(Paint(on=False), 160))
+    assert "USER" in wide[0]
+    assert "103 pending, 2 running, 15 failed" in wide[2]

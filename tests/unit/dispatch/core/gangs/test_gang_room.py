@@ -30,7 +30,7 @@ def test_the_next_gang_reserves_the_slots_that_become_free():
         table.why(3)
         == "needs 4 slots together and holds 3; other jobs wait for it on h1, h2 from 0 until 100"
     )
-    kept = "a slot is free on h1, h2, besides those reserved for the gang of job 3_0"
+    kept = "a slot is free on h1, h2, besides those reserved for the gang of job 3"
     assert table.why(7) == f"next, as soon as {kept}"
     assert another(Forecast(table.life.queues), 1, table.now_s).wait_s is None
     begins = of_kind(Begin, table.ended(second))

@@ -64,6 +64,22 @@ def test_where_arrays_take_turns_a_place_is_that_in_their_turns():
     assert places == [0, 2, 4, 1, 3, 5]
 
 
+def test_tasks_that_started_since_the_last_look_are_ahead_of_none():
+    """Beside one other array, `9 jobs are ahead of it` was said of one of short tasks."""
+    table = Table()
+    table.host("h1")
+    for number in range(1, 13):
+        table.arrive(str(number), array=1 if number < 7 else 7)
+    places, registry = Forecast(table.queues).places, table.queues.registry
+    last = places.of(registry[JobId("12")], 0.0)
+    assert last.jobs > 8
+    running = "1"
+    while (left := places.of(registry[JobId("12")], 0.5)).jobs > 1:
+        (start,) = table.ended(running)
+        running = start.partition("@")[0]
+        assert places.of(registry[JobId("12")], 0.5).jobs == left.jobs - 1
+
+
 def test_tasks_that_left_since_the_line_was_played_have_no_begin():
     table = Table()
     table.host("h1")
