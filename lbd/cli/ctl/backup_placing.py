@@ -105,7 +105,7 @@ def put_in_place(
         left = [name for name in parts if name not in done]
         raise ConfigError(
             f"{why}; restored: {listed(done) or 'nothing'}; not restored: {listed(left)}; once "
-            "that is mended, run this again before the daemons start"
+            "that is fixed, run this again before the daemons start"
         ) from problem
 
 

@@ -97,7 +97,7 @@ def test_what_fails_half_done_says_what_is_done_and_can_be_run_again(
     monkeypatch.setattr(backup_placing, "daemons_account", lambda config: None)
     said = lbctl("restore", file, status=2).err
     assert "Is a directory; restored: the authority, the cluster's settings; not restored: " in said
-    assert "not restored: the queue's ledger; once that is mended, run this again" in said
+    assert "not restored: the queue's ledger; once that is fixed, run this again" in said
     (disk / "ledger.sqlite").rmdir()
     assert "the queue's ledger" in lbctl("restore", file).out
     assert jobs_in(disk / "ledger.sqlite") == (10_005, [(4, 1)])
