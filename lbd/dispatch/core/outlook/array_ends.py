@@ -17,9 +17,13 @@ from lbd.dispatch.core.outlook.forecast_words import (
     end_not_known,
     made_by,
 )
+from lbd.dispatch.core.outlook.line_played import Spread
 from lbd.dispatch.core.outlook.plays import Played
 from lbd.dispatch.core.registry import Registered
 
+# By how much the mean time that tasks take to start, run and end goes up and down with what else
+# their hosts do. The plays draw each task's time by itself, so that over many it cancels out.
+DRIFT_S = 0.02
 PACE_KNOWN = 20  # played tasks from which an array's pace is known
 NOTHING = Prediction(None, "")
 
@@ -78,7 +82,10 @@ def is_first_round(forecast: Forecast, job: QueuedJob, ended: int, played: Playe
     return not near.line and 0 < near.runs <= ended < running
 
 
-def when_s(own: EndPlayed, left: float, played: Played, now_s: float) -> tuple[float, ...]:
+def when_s(own: EndPlayed, left: float, played: Played, now_s: float) -> Spread:
     """Returns the end, from now, with its interval. `left`: tasks that were not played."""
     ends_s = zip(own.end_s, own.pace_s, strict=True)
-    return tuple(max(0.0, end_s + left * pace_s + played.at_s - now_s) for end_s, pace_s in ends_s)
+    found = (end_s + left * pace_s + played.at_s - now_s for end_s, pace_s in ends_s)
+    low_s, end_s, high_s = (max(0.0, one_s) for one_s in found)
+    drift = DRIFT_S / own.run_s if own.run_s else 0.0
+    return low_s * max(0.0, 1 - drift), end_s, high_s * (1 + drift)

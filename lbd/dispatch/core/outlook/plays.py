@@ -10,7 +10,7 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import NamedTuple
 
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
@@ -43,6 +43,7 @@ FITS_A_STEP = 16  # checks whether a host has a job's needs that take as long as
 DRAWS, STEPS = 21, 10_000
 FRESH_S, STEPS_PER_S = 1.0, 1000  # a play serves for FRESH_S, or 200 times as long as it took
 QUICK = 1000  # a shorter play may be repeated at any time
+TURNING = 5  # once this part of the line has begun, a play serves only for FRESH_S
 LINES_MAX = 64
 # Standard deviation of the logarithm, before it is known, by tests/bench/forecasts.py
 RUNS_VARY, LINES_VARY = 0.2, 0.4  # of a command's runs; of its command lines' times
@@ -89,6 +90,11 @@ class Played:
     before: Came | None = None  # all that had come to the queue; None: nothing was played
     ends: Mapping[int, EndPlayed] = field(default_factory=dict)  # by array, and of the whole line
     is_whole: bool = False  # all jobs in line were played
+
+    @property
+    def turning(self) -> JobId | None:
+        """The job that ends the first fifth of the line."""
+        return next(islice(self.places, len(self.places) // TURNING, None), None)
 
     def begin_s(self, job: JobId, now_s: float) -> float | None:
         """Returns the start, from now; None if the job was not played."""
@@ -166,7 +172,7 @@ class Plays:
         events = self.queues.shares.events
         if (found := known.get(key)) is not None:
             seen, played = found
-            if is_fresh(played, now_s) and (seen == events or not is_quick(played)):
+            if is_fresh(played, now_s) and (seen == events or self._holds(played, now_s)):
                 return played
         if not self.allowance.has(new.user if new is not None else LINES, now_s):
             if found is not None:
@@ -180,6 +186,16 @@ class Plays:
         made = self._play(name, general, head_s, now_s, new)
         known[key] = events, made
         return made
+
+    def _holds(self, played: Played | None, now_s: float) -> bool:
+        """Whether a play serves although something has happened since. A long array of short tasks
+        may end before its play has been used for long, and an error of that play stays the same."""
+        if is_quick(played) or played is None:
+            return False
+        if now_s - played.at_s <= FRESH_S or played.turning is None:
+            return True
+        turning = self.queues.registry.find(played.turning)
+        return turning is not None and turning.line is not None
 
     def line_with(
         self, name: HostConnection, general: UniformLog | None, head_s: float, now_s: float,

@@ -207,10 +207,32 @@ def test_tasks_that_began_since_a_long_play_were_played(monkeypatch):
     monkeypatch.setitem(KINDS, "short", lambda rng: rng.uniform(0.05, 0.0505))
     run = ArrayRun(2, 2000, 4, "short", runs=24)
     run.said()
-    run.until(600)  # 7.5 s later
+    run.until(150)  # 1.9 s later
     said, events = run.said(), run.forecast.plays._lines[(1,)][0]
     assert events < run.table.queues.shares.events  # it was not played again
-    assert said.wait_s == pytest.approx(1400 * 0.05 / 4, rel=0.05)
+    assert said.wait_s == pytest.approx(1850 * 0.05 / 4, rel=0.05)
+
+
+def test_a_play_does_not_outlast_much_of_its_line():
+    """It served for 5 s, whatever had ended since: what a slow first round had made it say, and
+    then some seconds too much, was said until an array of short tasks had ended."""
+    run = ArrayRun(1, 300, 4, "alike")
+    for n in range(run.first + 8, run.first + 300):
+        run.sizes_s[f"{n}"] = 0.05
+    (early, true_early_s), _, (late, true_late_s) = run.looks(10, 120, 210)
+    assert early.wait_s > 10 * true_early_s
+    assert late.wait_s == pytest.approx(true_late_s, abs=0.2)
+
+
+def test_the_interval_of_many_short_tasks_allows_for_what_hosts_do_beside():
+    """Each task took a little longer, since its host was busy: the mean of hundreds hardly varies
+    by their own times, and 3 of 4 true ends were outside."""
+    run = ArrayRun(1, 300, 4)
+    for n in range(run.first, run.first + 300):
+        run.sizes_s[f"{n}"] = 0.06
+    ((said, true_s),) = run.looks(200)
+    assert true_s == pytest.approx(1.5, abs=0.1)
+    assert said.within_s == pytest.approx((1.0, 2.0), abs=0.25)
 
 
 def test_nothing_is_said_of_tasks_behind_a_job_of_which_nothing_is_known():
