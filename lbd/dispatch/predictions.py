@@ -32,7 +32,7 @@ from lbd.dispatch.core.outlook.arrivals import Arrivals
 from lbd.dispatch.core.outlook.comers import Came
 from lbd.dispatch.core.outlook.forecast import Forecast
 from lbd.dispatch.core.outlook.forecast_words import GUESS
-from lbd.dispatch.core.outlook.plays import NEW, lives_of
+from lbd.dispatch.core.outlook.line_maker import NEW, lives_of
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.restore import queued_job
 from lbd.dispatch.core.run_times import line_of, name_hash

@@ -11,8 +11,9 @@ from typing import NamedTuple
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
 from lbd.dispatch.core.outlook.comers import Came
 from lbd.dispatch.core.outlook.forecast import Forecast
+from lbd.dispatch.core.outlook.line_maker import NEW
 from lbd.dispatch.core.outlook.novelty import ROUGH
-from lbd.dispatch.core.outlook.plays import NEW, is_quick
+from lbd.dispatch.core.outlook.plays import is_quick
 from lbd.dispatch.core.outlook.queue_outlook import QueueOutlook
 from lbd.theory.queue_time import later
 

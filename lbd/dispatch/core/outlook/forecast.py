@@ -34,6 +34,7 @@ from lbd.dispatch.core.outlook.forecast_words import (
     nobody_has,
     too_few_ended,
 )
+from lbd.dispatch.core.outlook.line_maker import NEW
 from lbd.dispatch.core.outlook.line_played import Spread
 from lbd.dispatch.core.outlook.needs_outlook import (
     Known,
@@ -43,7 +44,7 @@ from lbd.dispatch.core.outlook.needs_outlook import (
     releases_of,
 )
 from lbd.dispatch.core.outlook.places import FRESH_S, Place, Places
-from lbd.dispatch.core.outlook.plays import NEW, Played, Plays
+from lbd.dispatch.core.outlook.plays import Played, Plays
 from lbd.dispatch.core.outlook.queue_outlook import QueueOutlook, SlotTimes
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.registry import Registered

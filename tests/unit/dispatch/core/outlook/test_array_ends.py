@@ -8,10 +8,10 @@ from statistics import median
 import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob
-from lbd.dispatch.core.outlook import plays
 from lbd.dispatch.core.outlook.array_ends import end_of
 from lbd.dispatch.core.outlook.arrays_played import pace
 from lbd.dispatch.core.outlook.forecast import Forecast
+from lbd.dispatch.core.outlook.line_maker import PLAYED_MAX
 from lbd.model import NO_NEEDS, JobId, Needs
 from tests.unit.dispatch.core.test_queues import Table
 
@@ -187,7 +187,7 @@ def test_a_long_array_goes_on_at_the_pace_of_its_first_thousand_tasks(beside):
     looks = run.looks(0, 1200)
     assert max(factors(looks)) < 1.15
     played = run.forecast.plays._lines[(1,)][1]
-    assert len(played.line.waits) == plays.PLAYED_MAX
+    assert len(played.line.waits) == PLAYED_MAX
 
 
 def test_one_that_came_behind_a_thousand_others_has_their_pace():
@@ -227,7 +227,7 @@ def test_a_play_does_not_outlast_much_of_its_line():
 def test_the_interval_of_many_short_tasks_allows_for_what_hosts_do_beside():
     """Each task took a little longer, since its host was busy: the mean of hundreds hardly varies
     by their own times, and 3 of 4 true ends were outside."""
-    run = ArrayRun(1, 300, 4)
+    run = ArrayRun(1, 300, 4, "alike", runs=24)
     for n in range(run.first, run.first + 300):
         run.sizes_s[f"{n}"] = 0.06
     ((said, true_s),) = run.looks(200)

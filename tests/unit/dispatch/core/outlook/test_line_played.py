@@ -6,10 +6,11 @@ from random import Random
 import pytest
 
 from lbd.dispatch.core.discipline import ONLY_LINE, QueuedJob
-from lbd.dispatch.core.outlook import plays
+from lbd.dispatch.core.outlook import line_maker
 from lbd.dispatch.core.outlook.allowance import AHEAD_S, LINES, OF_SUBMISSIONS, PER_S
 from lbd.dispatch.core.outlook.arrivals import Arrivals
 from lbd.dispatch.core.outlook.forecast import Forecast
+from lbd.dispatch.core.outlook.line_maker import NEW, PLAYED_MAX
 from lbd.dispatch.core.outlook.line_played import (
     Line,
     Play,
@@ -20,7 +21,7 @@ from lbd.dispatch.core.outlook.line_played import (
 )
 from lbd.dispatch.core.outlook.lives import SELDOM_UNLIKE, Lives
 from lbd.dispatch.core.outlook.novelty import TARGET_AHEAD, TARGET_OWN
-from lbd.dispatch.core.outlook.plays import NEW, PLAYED_MAX, STEPS, Plays
+from lbd.dispatch.core.outlook.plays import STEPS, Plays
 from lbd.dispatch.core.targets.task_times import Earlier
 from lbd.model import HostId, JobId, Needs
 from lbd.theory.lifetimes import UniformLog
@@ -285,7 +286,7 @@ def test_a_host_that_says_it_has_very_many_slots_costs_no_more():
 @pytest.mark.parametrize(("gangs", "size", "jobs"), [(4, 15, 1 + 2 * 15), (1, 70, 1 + 20)])
 def test_of_gangs_no_more_jobs_are_played_than_of_others(monkeypatch, gangs, size, jobs):
     """Each counts for all of its tasks, and the last simulated one for no more than a line."""
-    monkeypatch.setattr(plays, "PLAYED_MAX", 20)
+    monkeypatch.setattr(line_maker, "PLAYED_MAX", 20)
     table = Table()
     for _ in range(5):
         table.queues.resource_times.slots.ended(10.0)

@@ -5,10 +5,10 @@ import pytest
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.ledger_rows import Submission, command_of
 from lbd.dispatch.core.outlook.forecast import Forecast
+from lbd.dispatch.core.outlook.line_maker import NEW
 from lbd.dispatch.core.outlook.line_played import Line, Queued, Running
 from lbd.dispatch.core.outlook.lives import Lives
 from lbd.dispatch.core.outlook.novelty import novelty_of
-from lbd.dispatch.core.outlook.plays import NEW
 from lbd.dispatch.core.run_times import kind_of, line_of, name_hash
 from lbd.dispatch.predictions import Predictions
 from lbd.model import HostId, JobId
