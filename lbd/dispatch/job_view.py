@@ -114,11 +114,7 @@ class JobViews:
     def _of_array(self, row: JobRow, tally: Tally, explained: bool) -> pb.JobInfo:
         """Returns the view of an array. `row`: one of its tasks. The reason shown is that of its
         first waiting task that is not held, if there is one."""
-        live = None
-        if explained and tally.waiting:
-            live = self._life.jobs.get(JobId(str(next_waiting(tally))))
-        elif explained and tally.open:
-            live = self._life.jobs.get(JobId(str(row.id)))
+        live = self._live_of(row, tally) if explained and tally.open else None
         if live is None:
             reply = self._without_reason(row)
         else:
@@ -133,6 +129,13 @@ class JobViews:
         if reply.state == JobState.RUNNING.value and reply.reason.startswith(STARTING):
             reply.reason = ""  # the next task's reason does not apply to the array
         return reply
+
+    def _live_of(self, row: JobRow, tally: Tally) -> Live | None:
+        """Returns the task that speaks for an array. The tally is some moments old: the first of
+        short tasks that waited then may have ended, but hardly the last."""
+        ids = [next_waiting(tally), tally.waiting[-1][1]] if tally.waiting else [row.id]
+        found = (self._life.jobs.get(JobId(str(one))) for one in ids)
+        return next(filter(None, found), None)
 
     def _of(self, row: JobRow) -> pb.JobInfo:
         live = self._life.jobs.get(JobId(str(row.id)))

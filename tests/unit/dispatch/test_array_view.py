@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from lbd.dispatch import job_view
 from lbd.model import JobId
 from tests.unit.dispatch.services import asking, opened
 
@@ -45,3 +46,15 @@ async def test_when_an_array_ends_is_foreseen_before_it_begins_and_while_it_runs
     assert found.predicted_wait_s == pytest.approx(600.0, abs=30)
     assert found.array.takes_turns
     assert found.array.expected_end - time.time() == pytest.approx(3000.0, abs=30)
+
+
+async def test_the_end_is_foreseen_while_the_next_task_ends_as_it_is_read(world, monkeypatch):
+    """Where its first waiting task had ended since the ledger was read, nothing was known of it."""
+    first = (await world.submit(asking(**ARRAY))).first
+    task = world.dispatcher.life.jobs[JobId(f"{first}")].job
+    for _ in range(20):
+        world.dispatcher.life.queues.run_times.ended(task, 600.0)
+    world.host("h1", 2)
+    monkeypatch.setattr(job_view, "next_waiting", lambda tally: first - 1)
+    (found,) = (await world.jobs(selectors=[f"{first}"], by_array=True, **WHO)).jobs
+    assert found.array.HasField("expected_end")

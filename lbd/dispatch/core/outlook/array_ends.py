@@ -23,7 +23,7 @@ from lbd.dispatch.core.registry import Registered
 
 # By how much the mean time that tasks take to start, run and end goes up and down with what else
 # their hosts do. The plays draw each task's time by itself, so that over many it cancels out.
-DRIFT_S = 0.02
+DRIFT_S, DRIFT_MAX = 0.05, 0.5
 PACE_KNOWN = 20  # played tasks from which an array's pace is known
 NOTHING = Prediction(None, "")
 
@@ -87,5 +87,5 @@ def when_s(own: EndPlayed, left: float, played: Played, now_s: float) -> Spread:
     ends_s = zip(own.end_s, own.pace_s, strict=True)
     found = (end_s + left * pace_s + played.at_s - now_s for end_s, pace_s in ends_s)
     low_s, end_s, high_s = (max(0.0, one_s) for one_s in found)
-    drift = DRIFT_S / own.run_s if own.run_s else 0.0
-    return low_s * max(0.0, 1 - drift), end_s, high_s * (1 + drift)
+    drift = min(DRIFT_MAX, DRIFT_S / own.run_s) if own.run_s else 0.0
+    return low_s * (1 - drift), end_s, high_s * (1 + drift)
