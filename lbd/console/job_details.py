@@ -163,24 +163,24 @@ def detail_lines(one: Json, clock: Clock) -> list[str]:
         said = signal_line(whole(one, "signal"), whole(one, "exit_status"), reason)
         lines += [said] if said else []
     lines += outlook_lines(one, clock)
-    if truth := truth_phrase(one) or waited_before_its_attempts(one):
-        lines.append(f"waited   {truth}")
+    if waited := waited_for_its_start(one):
+        lines.append(f"waited   {waited}")
     lines += time_lines(one, clock)
     if known := table(one, "speedup"):
         lines.append(f"speedup  {speedup_phrase(known)}")
     return lines + given_lines(one) + target_lines(one, clock)
 
 
-def waited_before_its_attempts(one: Json) -> str:
-    """Returns how long a job with several attempts waited for the first that began, named as such
-    if it began, or has to begin, again; "" if none has or they are not known."""
+def waited_for_its_start(one: Json) -> str:
+    """Returns how long a job waited until it first began, named as such if it has begun again since
+    or has to, as an array has that was queued again as a whole: its attempts are its first task's.
+    "" if it has not begun."""
     begun = [number(attempt, "started") for attempt in tables(one, "attempts")]
-    known = [at for at in begun if not math.isnan(at)]
-    if not known or text(one, "array"):  # these are its first task's
-        return ""
-    first = min(known)
+    first, started = min((at for at in begun if at >= 0), default=math.nan), number(one, "started")
+    if math.isnan(first):
+        return truth_phrase(one)
     waited = shown_duration(max(0.0, first - number(one, "submitted")))
-    return waited if number(one, "started") == first else f"{waited} for the first start"
+    return truth_phrase(one) or waited if started <= first else f"{waited} for the first start"
 
 
 def outlook_lines(one: Json, clock: Clock) -> list[str]:

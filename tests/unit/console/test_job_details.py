@@ -182,6 +182,27 @@ def test_of_a_job_with_several_attempts_it_is_said_how_long_it_waited_for_the_fi
     assert [line for line in lines if line.startswith("waited")] == said
 
 
+@pytest.mark.parametrize(
+    ("started", "of_first_task", "said"),
+    [
+        (1019.0, [1000.1, 1019.0], "98ms for the first start"),  # all of it was queued again
+        (None, [1000.1, None], "98ms for the first start"),
+        (1000.1, [1000.1], "<1s (predicted: no wait)"),
+        (1000.1, [1000.3, 1019.0], "<1s (predicted: no wait)"),  # the second task began first
+        (1000.1, [], "<1s (predicted: no wait)"),  # the first task is held
+    ],
+)
+def test_of_an_array_it_is_said_how_long_it_waited_before_it_first_began(
+    started, of_first_task, said
+):
+    """It was the time until it was queued again, beside the prediction of its first start."""
+    array = {**JOB, "id": "12", "array": "1-10", "submitted": 1000.002, "started": started,
+             "foretold_wait_s": 0.0, "attempts": [{"started": at} for at in of_first_task],
+             "attempt": 0}  # fmt: skip
+    lines = detail_lines(array, Clock(2000.0, utc=True))
+    assert [line for line in lines if line.startswith("waited")] == [f"waited   {said}"]
+
+
 def test_a_reason_that_only_repeats_the_state_is_left_out():
     job = {**JOB, "state": "cancelled", "reason": "cancelled"}
     assert not [line for line in detail_lines(job, Clock(2000.0)) if line.startswith("reason")]
