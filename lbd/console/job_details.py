@@ -8,7 +8,7 @@ from lbd.console import figures
 from lbd.console.figures import Clock
 from lbd.console.figures import duration as shown_duration
 from lbd.console.forecasts import begin_time, end_time, target_lines, truth_phrase
-from lbd.console.jobs import PENDING, counts_of, shown_command, shown_state
+from lbd.console.jobs import PENDING, counts_of, shown_command, shown_ran, shown_state
 from lbd.console.output_paths import fetch_paths, path_of
 from lbd.console.reply import Json, number, table, tables, text, texts, whole
 from lbd.model import ENDED_NAMES
@@ -22,7 +22,7 @@ from lbd.text.array_phrases import (
     named,
     running_of,
 )
-from lbd.text.job_phrases import CANNOT_OPEN, CONTACT_WITH
+from lbd.text.job_phrases import CANNOT_OPEN
 from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
 from lbd.theory.speedup_fit import MOST_PARALLELISM, MOST_SIGMA
@@ -311,17 +311,13 @@ def needs_phrase(needs: Json) -> str:
 
 
 def attempt_row(attempt: Json, clock: Clock) -> tuple[str, ...]:
-    started, finished = number(attempt, "started"), number(attempt, "finished")
-    end = clock.now_s if math.isnan(finished) else finished
-    # One that nobody has seen end has an end on record when its host's silence had lasted too long.
-    at_most = "≤" if text(attempt, "reason").startswith(CONTACT_WITH) else ""
     return (
         text(attempt, "number"),
         text(attempt, "host"),
         text(attempt, "tier"),
         text(attempt, "state"),
-        clock.time_of_day(started),
-        at_most + figures.duration(end - started),
+        clock.time_of_day(number(attempt, "started")),
+        shown_ran(attempt, clock.now_s),
         figures.duration(number(attempt, "cpu_s")),
         text(attempt, "exit_status"),
         text(attempt, "reason"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from lbd.console.daemons import Daemons
+from lbd.console.figures import NONE, duration
 from lbd.console.reply import Json, number, table, tables, text, texts, whole
 from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, JobState
@@ -19,6 +20,7 @@ from lbd.text.job_phrases import (
     NOT_HEARD_OF,
     OVER_UNRECORDED,
     RUNS_UNRECORDED,
+    is_end_unseen,
     without_launcher,
 )
 from lbd.text.one_line import one_line
@@ -96,6 +98,13 @@ def ran_s(job: Json, unix_now_s: float) -> float:
     started, finished = number(job, "started"), number(job, "finished")
     is_open = math.isnan(finished) and text(job, "state") not in ENDED_NAMES
     return (unix_now_s if is_open else finished) - started
+
+
+def shown_ran(job: Json, unix_now_s: float) -> str:
+    """Formats `ran_s` of a job, or of an attempt: `≤32s` if its end on record is when it was given
+    up, because nobody saw it end."""
+    found = duration(ran_s(job, unix_now_s))
+    return f"≤{found}" if found != NONE and is_end_unseen(text(job, "reason")) else found
 
 
 CANCELLED, PENDING = JobState.CANCELLED.value, JobState.PENDING.value

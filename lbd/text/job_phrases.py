@@ -7,7 +7,8 @@ from lbd.text.one_line import one_line
 WORD_CHARS_MAX = 80
 NOT_HEARD_OF = "not heard of for"  # begins the reason of a running job whose host is silent
 MAY_STILL_RUN = "may still run on"  # likewise, if its host is heard but does not report the job
-CONTACT_WITH = "contact with "  # begins the reason of an attempt whose end nobody has seen
+# These two are in the reason of an attempt whose end nobody has seen: the first begins it.
+CONTACT_WITH, NO_LONGER_HAS_IT = "contact with ", " no longer has it: "
 HELD = "held"  # begins the reason of a pending job that waits to be released
 HELD_FOR_A_WHILE = "held for a while: "  # of one that is tried again later, without a release
 STARTING = "starting on "  # begins the reason of a job that waits for nothing more
@@ -74,6 +75,12 @@ def is_taken_by_none(reason: str) -> bool:
     if reason.startswith(NO_HOST_ACCEPTS):
         return not any(one in reason for one in NOT_THERE)
     return reason.startswith(NO_HOST_SUITS) or REFUSES in reason
+
+
+def is_end_unseen(reason: str) -> bool:
+    """Returns whether the end on record of an attempt, or a job, with this reason is when it was
+    given up: it may have ended long before."""
+    return reason.startswith(CONTACT_WITH) or NO_LONGER_HAS_IT in reason
 
 
 def waits_for_mending(reason: str) -> bool:

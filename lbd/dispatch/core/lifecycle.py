@@ -82,7 +82,7 @@ from lbd.dispatch.core.retry import (
 from lbd.dispatch.core.shares import Rules
 from lbd.errors import Inapplicable, LbdError
 from lbd.model import CANCEL, DISBAND, REGROUP, REQUEUE, Closed, HostId, JobId, JobState
-from lbd.text.job_phrases import CONTACT_WITH, HELD_FOR_A_WHILE
+from lbd.text.job_phrases import CONTACT_WITH, HELD_FOR_A_WHILE, NO_LONGER_HAS_IT
 
 KILL, TERM = 9, 15
 UNASKED = "its host began it before its gang was whole"
@@ -455,7 +455,7 @@ class Lifecycle:
             if lease is None or lease.host != name or (live.job.id, lease.attempt) in held:
                 continue
             if contact.is_after(lease.sent):
-                why = f"{name} no longer has it: its LBM was killed or lost contact"
+                why = f"{name}{NO_LONGER_HAS_IT}its LBM was killed or lost contact"
                 actions += self._over(live, Ending(Cause.LOST, reason=why), now_s, rng)
         return actions
 

@@ -331,6 +331,7 @@ def test_a_number_that_is_none_is_not_shown(number):
     ("reason", "ran"),
     [
         ("contact with h2 was lost; the job begins again", "≤32s"),
+        ("h2 no longer has it: its LBM was killed or lost contact; the job begins again", "≤32s"),
         ("h2 was stopped; the job begins again", "32s"),
     ],
 )

@@ -66,3 +66,14 @@ def test_whose_jobs_they_are_is_shown_beside_arrays_of_which_tasks_failed():
     wide = job_lines([plain, array, own], Clock(10.0), Page(Paint(on=False), 160))
     assert "USER" in wide[0]
     assert "103 pending, 2 running, 15 failed" in wide[2]
+
+
+def test_a_lost_job_ran_at_most_until_it_was_given_up():
+    """Only its attempt had "≤32s", and the job 32s, though its host was off from the fifth second
+    on."""
+    lost = {**JOB, "state": "lost", "started": 100.0, "finished": 132.0, "reason": "contact with "
+            "h2 was lost; it may have run in part and is not restartable"}  # fmt: skip
+    _, line = job_lines([lost], Clock(200.0), Page(Paint(on=False), 200))
+    assert " ≤32s " in line
+    _, line = job_lines([lost | {"started": None}], Clock(200.0), Page(Paint(on=False), 200))
+    assert "≤" not in line
