@@ -5,7 +5,8 @@ their turn comes and there is no room for all, the gang leaves the line and drai
 
 - The slots that will be free first, as many as it needs, are kept for it. Other jobs may have the
   rest, and those kept slots that they release in time: before the gang can start, and before its
-  drain ends. The longest a job can take is known from its time limit, or from similar jobs.
+  drain ends. The longest a job can take is known from its time limit or from similar jobs: the
+  shorter time counts, until a run exceeds it.
 - **No deadlock**: nothing is taken bit by bit. All tasks start by one decision, and slots are kept
   for one gang at a time, the one whose turn came first. Gangs behind it start if they fit beside
   it.
@@ -125,6 +126,12 @@ class GangRoom:
         runs_s = self.run_times.of(job, FEWEST_RUNS)[-LAST_RUNS:]
         learnt_s = MARGIN * max(runs_s) if runs_s else math.inf
         return min(learnt_s, job.limit_s or math.inf)
+
+    def ends_s(self, entry: Entry, now_s: float) -> float:
+        """Returns when a running job has ended at the latest: by its limit, if it has run for longer
+        than similar jobs did."""
+        ends_s = entry.started_s + self.longest_s(entry.job)
+        return ends_s if ends_s > now_s else entry.started_s + (entry.job.limit_s or math.inf)
 
     # Waiting gangs
 
@@ -275,10 +282,7 @@ class GangRoom:
     def _room(self, server: Server, order: int, job: QueuedJob, now_s: float) -> HostRoom:
         if not server.suits(job):
             return HostRoom([], [], math.inf)
-        bounds = (
-            (entry.started_s + self.longest_s(entry.job), entry)
-            for entry in server.running.values()
-        )
+        bounds = ((self.ends_s(entry, now_s), entry) for entry in server.running.values())
         ends = sorted(
             ((at_s, entry) for at_s, entry in bounds if now_s < at_s < math.inf), key=itemgetter(0)
         )
