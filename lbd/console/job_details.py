@@ -191,8 +191,12 @@ def outlook_lines(one: Json, clock: Clock) -> list[str]:
     lines = [f"begins   {when or how}"] if when or how else []
     ends, by = end_lines(one, clock)
     lines += ends
-    if said := how if when else by:
-        lines.append(f"forecast {said}")
+    if not when:
+        how = by
+    elif by not in how:  # of its begin, by the jobs ahead: its own tasks may be known less well
+        how = f"{how}; of its end: {by}" if how else by
+    if how:
+        lines.append(f"forecast {how}")
     return lines
 
 

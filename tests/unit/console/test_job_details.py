@@ -107,7 +107,14 @@ BY = "forecast by ended runs of the same commands"
         ),
         (
             {"state": "pending", "started": None, "tasks": {"pending": 24}},
-            ["begins   in about 3.0s", "ends     in ~34s, likely 20s to 50s", "forecast guess"],
+            ["begins   in about 3.0s", "ends     in ~34s, likely 20s to 50s",
+             "forecast guess; of its end: by ended runs of the same commands"],
+        ),
+        (
+            {"state": "pending", "started": None, "tasks": {"pending": 24},
+             "predicted_by": "2 jobs ahead; by ended runs of the same commands"},
+            ["begins   in about 3.0s", "ends     in ~34s, likely 20s to 50s",
+             "forecast 2 jobs ahead; by ended runs of the same commands"],
         ),
         (
             {"takes_turns": True},
