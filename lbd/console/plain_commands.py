@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from lbd.console.daemons import Daemons, NeverRan
 from lbd.console.errors import kind_of
 from lbd.console.figures import Clock
-from lbd.console.reply import Json, number, table, text, texts
+from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.dispatch.core.job_selection import is_selector
 from lbd.errors import LbdError
 from lbd.local.json_socket import Refusal
@@ -96,11 +96,22 @@ def details(job: Json, clock: Clock) -> list[str]:
     if directory := text(job, "directory"):
         lines.append(f"from       {directory} on {text(job, 'origin')}")
     lines += [f"{name:9}  {clock.time_of_day(at)}" for name, at in times if not math.isnan(at)]
-    if reason := text(job, "reason"):
-        lines.append(f"reason     {in_words(reason)}")
-    if placed := text(job, "placed"):
-        lines.append(f"placed     {in_words(placed)}")
-    return lines
+    reason, placed = reason_and_placed(job)
+    lines += [f"reason     {reason}"] if reason else []
+    return [*lines, f"placed     {in_words(placed)}"] if placed else lines
+
+
+def attempts_of(job: Json) -> list[Json]:
+    """Returns its attempts, with a reason only if that says how they ended."""
+    return [{**one, "reason": reason_and_placed(one)[0]} for one in tables(job, "attempts")]
+
+
+def reason_and_placed(job: Json) -> tuple[str, str]:
+    """Returns why a command or its attempt ended so, or what it waits for, and why it runs where it
+    does. If there is nothing to say of its end, the second is in place of the first."""
+    reason, placed = text(job, "reason"), text(job, "placed")
+    is_placed = not placed and reason.partition("; ")[0] in WORDS
+    return ("", reason) if is_placed else (reason, placed)
 
 
 def in_words(reason: str) -> str:

@@ -30,6 +30,8 @@ PHRASES = {
     "placed-already": "the lbrun that started this one has chosen this host for it",
     "unseen-directory": "its working directory cannot be examined here, so it does not leave",
     "asked-to-stay": "--local was given",
+    "no-lim": "this host's LIM did not answer",
+    "nobody-took-it": "the other hosts that were asked did not take it",
 }
 ALL_OTHERS_EXCLUDED = "all other hosts are excluded"  # by the user, or because they lack something
 TIMED_BY = ("P2C", "PREDICT")  # these compare completion times, not loads

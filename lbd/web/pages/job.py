@@ -26,7 +26,8 @@ def make_job(asked: Asked) -> Page:
         one = plain_commands.shown(asked.daemons, name)
         parts = job_facts(one, plain_commands.details(one, clock), PLAIN_INDENT)
         note = plain_commands.where_its_output_went(one)
-        parts += [*acts(one, asked.viewer, queued=False), *attempts_part(one, clock),
+        parts += [*acts(one, asked.viewer, queued=False),
+                  *attempts_part(plain_commands.attempts_of(one), clock),
                   Line("output", "Output", "", note)]  # fmt: skip
         return Page(f"Job {name}", parts, one, "/jobs")
     if QUEUED_ID.fullmatch(name) is None:
@@ -41,7 +42,7 @@ def make_job(asked: Asked) -> Page:
     if text(one, "array"):
         parts.append(tasks_part(asked, name, clock))
     else:
-        parts += attempts_part(one, clock)
+        parts += attempts_part(tables(one, "attempts"), clock)
         parts += output_parts(one, asked.outputs.read(asked.viewer.key, asked.daemons, name))
     return Page(f"Job {name}", parts, one, "/jobs")
 
@@ -72,10 +73,10 @@ def acts(one: Json, viewer: Viewer, *, queued: bool) -> list[Part]:
     return [Buttons("acts", "Do", buttons, viewer.csrf)]
 
 
-def attempts_part(one: Json, clock: Clock) -> list[Part]:
+def attempts_part(attempts: list[Json], clock: Clock) -> list[Part]:
     rows = [
         [Item(cell, STATE_KINDS.get(cell, "") if at == 3 else "") for at, cell in enumerate(row)]
-        for row in (attempt_row(attempt, clock) for attempt in tables(one, "attempts"))
+        for row in (attempt_row(attempt, clock) for attempt in attempts)
     ]
     return [Table("attempts", "Attempts", ATTEMPTS, rows)] if rows else []
 

@@ -67,7 +67,7 @@ def job(daemons: Daemons, options: argparse.Namespace) -> int:
         put(*job_lines([one], clock, page))
         for line in plain_commands.details(one, clock):
             put(*wrapped(line, page.columns, " " * 11))
-        rows = [attempt_row(attempt, clock) for attempt in tables(one, "attempts")]
+        rows = [attempt_row(attempt, clock) for attempt in plain_commands.attempts_of(one)]
         if rows:
             put(
                 "",
