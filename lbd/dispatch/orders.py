@@ -160,7 +160,7 @@ class Order:
             size_bytes = len(change.spec or b"")
             actions = self.updates.carry(change, row)
         elif row.submission in self._refused:
-            raise LbdError(f"the gang of job {row.shown} was refused")
+            raise LbdError(f"the gang of job {row.first} was refused")
         elif row.submission in self._gangs:
             return 0
         else:

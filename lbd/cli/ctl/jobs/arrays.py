@@ -1,9 +1,12 @@
-"""The progress line of `lbctl wait` on a terminal, and the options of `requeue` and `update`."""
+"""What `lbctl wait` says on its way and at its end, and the options of `requeue` and `update`."""
 
 import argparse
 import math
+import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from lbd.cli.ctl.verb import say
 from lbd.cli.program import Parser
@@ -11,7 +14,7 @@ from lbd.cli.quantities import duration
 from lbd.client.progress import Progress
 from lbd.client.wait_rules import begin_unix_s
 from lbd.console.plain_commands import is_plain
-from lbd.console.reply import Json, number, table
+from lbd.console.reply import Json, number, table, texts
 from lbd.errors import ConfigError
 from lbd.text.array_phrases import (
     SHOWN,
@@ -68,23 +71,42 @@ def wait_showing(
         progress.clear()
 
 
-def outcome(states: Json, ids: list[str], bad: Sequence[str] = ()) -> str:
-    """Returns the line at the end of a wait; "" if nothing is known. `bad`: the first jobs and
-    tasks that have not succeeded; an older LBM names none."""
-    counts = {state: int(count) for state, count in states.items() if isinstance(count, int)}
-    failed, cancelled = failed_in(counts), counts.get("cancelled", 0)
-    total = sum(counts.values())
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """How the jobs ended that were waited for."""
+
+    ids: list[str]  # as given
+    states: Counter[str] = field(default_factory=Counter)  # how many jobs and tasks are in each
+    bad: list[str] = field(default_factory=list)  # the first that have not succeeded
+
+    @classmethod
+    def of(cls, reply: Json, ids: list[str]) -> "Ends":
+        """`reply`: to `queue.wait`; an older LBM names no job in it."""
+        states = table(reply, "states").items()
+        counts = {state: count for state, count in states if isinstance(count, int)}
+        return cls(ids, Counter(counts), texts(reply, "bad"))
+
+    def and_of(self, other: "Ends") -> "Ends":
+        return Ends(self.ids + other.ids, self.states + other.states, self.bad + other.bad)
+
+
+def outcome(ends: Ends) -> str:
+    """Returns the line at the end of a wait; "" if nothing is known."""
+    counts, ids, bad = ends.states, ends.ids, ends.bad
+    failed, cancelled = failed_in(counts), counts["cancelled"]
+    total = counts.total()
     if not failed and not cancelled:
         return f"all {total} are done" if total > 1 else f"job {ids[0]} is done" if total else ""
     others = f", {were_cancelled(cancelled)}" if cancelled else ""
     how = f": see `lbctl job {ids[0]}`" if len(ids) == 1 else ""
-    if len(ids) == 1 and ids[0].startswith("@"):  # `lbctl job` would show all of them
-        which = ",".join(one for one in ("failed", "lost", "cancelled") if counts.get(one))
-        how = f": see `lbctl jobs {ids[0]} --state {which}`"
-    elif bad and not (len(ids) == 1 and (total == 1 or ids[0].isdecimal())):  # of an array, `job`
-        # Of arrays with tasks that were cancelled, and none that failed, each is named as a whole.
-        more = " and others" if len(bad) < failed or len(bad) == SHOWN else ""
-        how = f": see `lbctl job{'s' if bad[1:] else ''} {' '.join(bad)}`{more}"
+    # Of arrays with tasks that were cancelled, and none that failed, each is named as a whole.
+    is_part = bool(bad) and (len(bad) < failed or len(bad) >= SHOWN)
+    is_array = len(ids) == 1 and (total == 1 or ids[0].isdecimal())  # of which `job` names them
+    if ids[0].startswith("@") or (is_part and not is_array):
+        which = ",".join(one for one in ("failed", "lost", "cancelled") if counts[one])
+        how = f": see `lbctl jobs --tasks --state {which} {shlex.join(ids)}`"
+    elif bad and not is_array:
+        how = f": see `lbctl job{'s' if bad[1:] else ''} {' '.join(bad)}`"
     if total == 1:
         (state,) = (one for one, count in counts.items() if count)
         name = f"job {ids[0]}" if is_plain(ids[0]) or ids[0][:1].isdigit() else "the job"

@@ -1,4 +1,4 @@
-"""`lbctl job, wait` for queued jobs; verbs.py adds those of plain commands."""
+"""`lbctl job, wait` for queued jobs; verbs.py and wait_for.py add those of plain commands."""
 
 import contextlib
 import math
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from lbd.cli.complaints import report_error
-from lbd.cli.ctl.jobs.arrays import Ask, outcome, wait_showing
+from lbd.cli.ctl.jobs.arrays import Ask, Ends, outcome, wait_showing
 from lbd.cli.ctl.jobs.listing import job_lines, others_left_out
 from lbd.cli.ctl.verb import say
 from lbd.cli.program import Parser
@@ -25,6 +25,7 @@ from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import AWAY, Refusal
 from lbd.model import ENDED_NAMES
 from lbd.text.job_phrases import NOT_STORED, OUTPUT_DROPPED, OUTPUT_GONE, waits_for_mending
+from lbd.text.units import counted
 
 PATIENCE_S = 15.0
 UNTAKEN_AFTER_S = 5.0
@@ -149,9 +150,10 @@ def patiently(
             time.sleep(min(RETRY_S, left_s))
 
 
-def not_ended(count: int, held: int = 0) -> Unavailable:
+def not_ended(count: int, ids: list[str], held: int = 0) -> Unavailable:
     """`held`: of these, how many begin only once they are released."""
-    some = "1 job has" if count == 1 else f"{count} jobs have"
+    are_tasks = all("_" in one for one in ids) or (count > len(ids) == 1 and ids[0].isdecimal())
+    some = f"{counted(count, 'task' if are_tasks else 'job')} {'has' if count == 1 else 'have'}"
     if held >= count:
         apart = ": it is held" if count == 1 else ": all are held"
     else:
@@ -223,9 +225,10 @@ class Untaken:
 
 
 def wait(
-    daemons: Daemons, given: list[str], give_up_s: float, *, listed: bool
+    daemons: Daemons, given: list[str], give_up_s: float, plain: Ends, *, listed: bool
 ) -> tuple[int, list[Json]]:
-    """Waits until the jobs have ended and their outputs have come, and says how they ended.
+    """Waits until the jobs have ended and their outputs have come, and says how they ended,
+    together with the plain commands that were waited for before.
 
     Returns the exit status and, if `listed`, the jobs: none if they have not all ended by
     `give_up_s`, a monotonic time. Raises ConfigError for ids that are none.
@@ -261,7 +264,7 @@ def wait(
                 continue
             left, held = (whole(reply, name) for name in ("open", "held"))
             if left_s <= 0:
-                raise not_ended(left, held)
+                raise not_ended(left, ids, held)
             untaken()
             if held >= left and not said_held:
                 said_held = True
@@ -274,7 +277,7 @@ def wait(
     trouble = text(reply, "outputs_trouble")
     if trouble:
         say(f"outputs not fetched yet: {trouble}")
-    if line := outcome(table(ends, "states"), ids, texts(ends, "bad")):
+    if ends and (line := outcome(Ends.of(ends, ids).and_of(plain))):
         say(line)
     if trouble or absent:
         return NO_ANSWER, found

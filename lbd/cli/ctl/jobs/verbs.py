@@ -10,13 +10,12 @@ import os
 import re
 import signal
 import time
-from collections import Counter
 from datetime import datetime
 
-from lbd.cli.complaints import EXIT_FAILED, report_error
+from lbd.cli.complaints import EXIT_FAILED
 from lbd.cli.ctl.jobs import logs as queued_logs
-from lbd.cli.ctl.jobs import queued_jobs
-from lbd.cli.ctl.jobs.arrays import add_requeue_options, add_update_options, change_of, outcome
+from lbd.cli.ctl.jobs import queued_jobs, wait_for
+from lbd.cli.ctl.jobs.arrays import add_requeue_options, add_update_options, change_of
 from lbd.cli.ctl.jobs.filters import add_filters
 from lbd.cli.ctl.jobs.listing import job_lines, withheld_lines
 from lbd.cli.ctl.verb import Run, Verb, asking, reading, say
@@ -130,49 +129,6 @@ def line_text(line: Json, job: str) -> str:
     about = f"job {of}: " if of != job else ""
     where = f"{text(line, 'host')} {text(line, 'daemon')}"
     return f"{at} {where} {text(line, 'level')}: {about}{text(line, 'text')}"
-
-
-def wait(daemons: Daemons, options: argparse.Namespace) -> int:
-    queued, named = plain_commands.split(options.ids)
-    if queued:
-        check_ids(queued)
-    give_up_s = time.monotonic() + options.timeout
-    ended, absent = list[Json](), list[str]()
-    try:
-        waiting = plain_commands.Waiting(daemons, named)
-        if len(options.ids) > 1:
-            for why in (absent := waiting.leave_out_absent(give_up_s)):
-                say(why)
-        ended, left = waiting.until(give_up_s)
-        if left:
-            raise queued_jobs.not_ended(left)
-    except LbdError as problem:
-        report_error("lbctl", problem)
-        return queued_jobs.NO_ANSWER
-    status = int(any(text(one, "state") != "done" for one in ended))
-    if status and not options.json:
-        say_of_plain(ended)
-    if queued:
-        of_queue, found = queued_jobs.wait(daemons, queued, give_up_s, listed=options.json)
-        if not found and of_queue == queued_jobs.NO_ANSWER:
-            return of_queue
-        status = max(status, of_queue)
-        ended += found
-    for one in ended:
-        if text(one, "state") == "unknown":
-            say(f"{text(one, 'id')} has ended; its outcome is unknown")
-    if options.json:
-        print_json(ended)
-    return queued_jobs.NO_ANSWER if absent else status
-
-
-def say_of_plain(ended: list[Json]) -> None:
-    """Says how plain commands ended, as is said of jobs of the queue."""
-    known = [one for one in ended if text(one, "state") != "unknown"]
-    states = Counter(text(one, "state") for one in known)
-    bad = [text(one, "id") for one in known if text(one, "state") != "done"]
-    if bad:
-        say(outcome(dict(states), [text(one, "id") for one in known], bad))
 
 
 def kill(daemons: Daemons, options: argparse.Namespace) -> int:
@@ -381,7 +337,7 @@ VERBS = {
         "lbctl logs --failed 12           the outputs of array 12's failed tasks",
         "lbctl logs --daemons h1-26       what the daemons did with it, and when",
     )),
-    "wait": Verb(reading(wait), queued_jobs.add_wait_options),
+    "wait": Verb(reading(wait_for.wait), queued_jobs.add_wait_options),
     "kill": Verb(asking(kill), add_kill_options, KILL_EXAMPLES),
     "hold": Verb(acting("hold", "held"), add_hold_options, (
         "lbctl hold '12_[200-300]'        these tasks, if they have not started",

@@ -128,7 +128,7 @@ class GangRoom:
         return min(learnt_s, job.limit_s or math.inf)
 
     def ends_s(self, entry: Entry, now_s: float) -> float:
-        """Returns when a running job has ended at the latest: by its limit, if it has run for longer
+        """Returns when a running job has ended at the latest: by its limit, if it has run longer
         than similar jobs did."""
         ends_s = entry.started_s + self.longest_s(entry.job)
         return ends_s if ends_s > now_s else entry.started_s + (entry.job.limit_s or math.inf)

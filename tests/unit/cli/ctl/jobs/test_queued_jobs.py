@@ -100,6 +100,18 @@ def test_wait_says_how_many_are_left(daemon, capsys, count, said):
 
 
 @pytest.mark.parametrize(
+    ("ids", "count", "said"),
+    [(["12"], 12, "12 tasks have"), (["12"], 1, "1 job has"), (["12_[4-6]"], 3, "3 tasks have"),
+     (["12_4"], 1, "1 task has"), (["12", "13"], 2, "2 jobs have")],
+)  # fmt: skip
+def test_wait_for_an_array_says_how_many_tasks_are_left(daemon, capsys, ids, count, said):
+    """It was: 12 jobs."""
+    daemon("lbm", **{"queue.wait": {"open": count, "jobs": []}})
+    assert lbctl.main(["wait", "--timeout", "0", *ids]) == 2
+    assert capsys.readouterr().err == f"lbctl: {said} not ended yet\n"
+
+
+@pytest.mark.parametrize(
     ("count", "held", "said"),
     [(57, 21, "57 jobs have not ended yet; 21 of them are held"),
      (3, 1, "3 jobs have not ended yet; 1 of them is held"),
@@ -210,12 +222,13 @@ def test_wait_lists_the_jobs_even_if_their_outputs_have_not_arrived(
     [
         ({"done": 9, "failed": 1, "cancelled": 1}, ["3_7", "9"],
          "1 of 11 failed, 1 was cancelled: see `lbctl jobs 3_7 9`"),
-        ({"failed": 20}, ["3_7", "3_8"], "20 of 20 failed: see `lbctl jobs 3_7 3_8` and others"),
+        ({"failed": 20}, ["3_7", "3_8"],
+         "20 of 20 failed: see `lbctl jobs --tasks --state failed 3 9`"),
         ({"failed": 2}, [], "2 of 2 failed"),
         ({"done": 2, "cancelled": 6}, ["582", "586"],
          "6 of 8 were cancelled: see `lbctl jobs 582 586`"),
         ({"cancelled": 9}, list("12345678"),
-         "9 of 9 were cancelled: see `lbctl jobs 1 2 3 4 5 6 7 8` and others"),
+         "9 of 9 were cancelled: see `lbctl jobs --tasks --state cancelled 3 9`"),
         ({"done": 1, "lost": 1}, ["9"], "1 of 2 failed: see `lbctl job 9`"),
     ],
 )  # fmt: skip
@@ -231,7 +244,7 @@ def test_wait_for_all_own_jobs_names_those_that_did_not_succeed(daemon, capsys):
     answer = {"open": 0, "all_done": False, "states": {"done": 180, "cancelled": 25, "failed": 0}}
     daemon("lbm", **{"queue.wait": answer})
     assert lbctl.main(["wait", "@me"]) == 1
-    said = "25 of 205 were cancelled: see `lbctl jobs @me --state cancelled`"
+    said = "25 of 205 were cancelled: see `lbctl jobs --tasks --state cancelled @me`"
     assert capsys.readouterr().err == f"lbctl: {said}\n"
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from lbd.cli import lbctl
+from lbd.cli.ctl.jobs import wait_for
 from lbd.console import plain_commands
 from tests.unit.cli.canned import JOB
 
@@ -20,6 +21,41 @@ def test_wait_says_how_plain_commands_ended(daemon, capsys, states, said):
     daemon("lbm", **{"command.wait": lambda asked: ended(asked["id"], jobs[asked["id"]])})
     assert lbctl.main(["wait", *ids]) == bool(said)
     assert capsys.readouterr().err == (f"lbctl: {said}\n" if said else "")
+
+
+def test_wait_counts_plain_and_queued_jobs_together_at_its_end(daemon, capsys):
+    """The failed plain command was named first, but not counted: 1 of 9 failed."""
+    states = {"done": 8, "failed": 1}
+    queued = {"open": 0, "all_done": False, "states": states, "bad": ["2219"]}
+    plain = lambda asked: ended(asked["id"], "failed")  # noqa: E731
+    daemon("lbm", **{"command.wait": plain, "queue.wait": queued})
+    assert lbctl.main(["wait", "2211", "2219", "h1-5"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "lbctl: job h1-5 failed: see `lbctl job h1-5`",
+        "lbctl: 2 of 10 failed: see `lbctl jobs 2219 h1-5`",
+    ]
+
+
+def test_wait_on_a_terminal_says_that_plain_commands_are_done(daemon, capsys, monkeypatch):
+    """It said so of jobs of the queue only."""
+    monkeypatch.setattr(wait_for, "has_terminal", lambda: True)
+    daemon("lbm", **{"command.wait": lambda asked: ended(asked["id"])})
+    assert lbctl.main(["wait", "h1-7"]) == 0
+    assert capsys.readouterr().err == "lbctl: job h1-7 is done\n"
+    assert lbctl.main(["wait", "--json", "h1-7"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_wait_that_is_interrupted_says_that_the_jobs_go_on(daemon, capsys, monkeypatch):
+    """^C ends the job of `lbrun -q`."""
+    daemon("lbm", **{"queue.wait": {"open": 1, "jobs": []}})
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(wait_for.queued_jobs, "wait", interrupted)
+    assert lbctl.main(["wait", "3"]) == 130
+    assert capsys.readouterr().err == "lbctl: stopped waiting; what has not ended goes on\n"
 
 
 def ended(id_, state="done"):
