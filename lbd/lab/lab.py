@@ -40,6 +40,7 @@ from lbd.trust.files import authority_dir, host_files, write_private
 
 SEEN_S = 10.0  # for the other hosts to notice that this one was restarted
 DEAD_TIMEOUT_S = 5.0
+SHARED = Path(config_file.SYSTEM_DIRS[0]) / "lab"  # root's, which serves all users
 
 
 def make_plan(
@@ -186,12 +187,22 @@ def changing(root: Path) -> Iterator[Record]:
 def existing(root: Path) -> Record:
     record = load(root)
     if record is None:
-        raise LbdError(f"there is no lab in {root}; `lbd lab up` creates one")
+        why = f"there is no lab in {root}; `lbd lab up` creates one"
+        raise LbdError("; ".join(filter(None, (why, of_root(root, SHARED)))))
     if not record.ready:
         raise LbdError(
             f"the lab in {root} is not up; unless it is just starting, run `lbd lab down`"
         )
     return record
+
+
+def of_root(root: Path, shared: Path) -> str:
+    """Returns how to act in root's lab, for a user who looks for it elsewhere; "" if there is
+    none."""
+    if root == shared or not os.path.exists(record_file(shared)):
+        return ""
+    enter = "lbd lab exec HOST -- runuser -u USER -- COMMAND"
+    return f"root's lab is in {shared}, where users act by `{enter}`, typed by root"
 
 
 def check_host(record: Record, host: str) -> None:

@@ -164,3 +164,16 @@ def test_no_one_is_let_into_another_users_lab(tmp_path, capsys):
     found = capsys.readouterr()
     assert found.out == ""
     assert found.err.startswith("lbd lab: this lab belongs to nobody")
+
+
+def test_who_has_no_lab_is_told_of_that_of_root(tmp_path):
+    """Users were told to start one, while root's, which serves them, ran."""
+    own, shared = tmp_path / "own", tmp_path / "lab"
+    assert lab.of_root(own, shared) == ""
+    shared.mkdir()
+    record.record_file(shared).touch()
+    assert lab.of_root(own, shared) == (
+        f"root's lab is in {shared}, where users act by "
+        "`lbd lab exec HOST -- runuser -u USER -- COMMAND`, typed by root"
+    )
+    assert lab.of_root(shared, shared) == ""

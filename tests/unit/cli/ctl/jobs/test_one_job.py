@@ -6,6 +6,8 @@ import pytest
 
 from lbd.cli import lbctl
 from lbd.cli.ctl.jobs import queued_jobs
+from lbd.console.figures import Clock
+from lbd.console.plain_commands import attempts_of, details
 from tests.unit.cli.ctl.jobs.test_queued_jobs import AWAY
 
 GIVEN = {"directory": "/home/ann", "output": None, "error": None, "timeout_s": None,
@@ -121,3 +123,30 @@ def test_an_array_names_the_logs_of_what_failed(daemon, capsys, output):
     assert "HOST" not in shown
     where = f"/home/ann/{output}" if output else "of task N kept where it ran: lbctl logs 12_N"
     assert f"output   {where}" in shown.splitlines()
+
+
+def test_where_a_command_was_typed_is_not_said_to_be_where_it_runs():
+    """With --send it runs in a directory of its own."""
+    lines = details({"directory": "/home/ann/w", "origin": "h1"}, Clock(0.0, True))
+    assert lines[-1] == "from       /home/ann/w on h1"
+
+
+def test_the_reason_for_the_placement_is_explained():
+    lines = details({"reason": "lowest"}, Clock(0.0, True))
+    assert lines[-1] == "placed     lowest: the best of the hosts that accept commands"
+    lines = details({"reason": "no-gain; load with it: h3 1.20, h1 1.32"}, Clock(0.0, True))
+    assert lines[-1] == (
+        "placed     no-gain: no host that accepts commands was clearly better; "
+        "load with it: h3 1.20, h1 1.32"
+    )
+    assert details({"reason": "other"}, Clock(0.0, True))[-1] == "reason     other"
+    killed = {"reason": "cancelled by ann@h1", "placed": "lowest"}
+    assert details(killed, Clock(0.0, True))[-2:] == [
+        "reason     cancelled by ann@h1",
+        "placed     lowest: the best of the hosts that accept commands",
+    ]
+    attempts = [{"number": 1, "reason": "wanted"}, {"number": 1, "reason": "cancelled by ann@h1"}]
+    assert [one["reason"] for one in attempts_of({"attempts": attempts})] == [
+        "",
+        "cancelled by ann@h1",
+    ]
