@@ -1,5 +1,6 @@
 """Draws the lines of `lbctl top` from its model and the terminal's size."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -88,7 +89,7 @@ def foot_lines(model: Model, paint: Paint) -> list[str]:
         return [f"show rows with: {model.filter}_   (Enter: keep, Esc: show all)"]
     if model.mode is Mode.KILL:
         job = model.job(model.question)
-        what, user = text(job, "name") or " ".join(shown_command(job)), text(job, "user")
+        what, user = text(job, "name") or shlex.join(shown_command(job)), text(job, "user")
         tasks = open_tasks(job)
         which = f"the {tasks} tasks of job" if tasks > 1 else "job"
         asked = f"end {which} {model.question} of {user}? y/n   ({what})"

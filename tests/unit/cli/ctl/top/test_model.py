@@ -238,6 +238,12 @@ def test_the_question_about_an_array_says_how_many_tasks_would_end():
     assert shown.lines[-1] == "end the 50 tasks of job 12 of ann? y/n   (fit)"
 
 
+def test_the_question_shows_a_command_as_a_shell_reads_it():
+    shown = top([host(1)], [job(7, command=["sh", "-c", "sleep 5; echo a"])])
+    shown.press("2", "k")
+    assert shown.lines[-1] == "end job 7 of ann? y/n   (sh -c 'sleep 5; echo a')"
+
+
 def test_one_who_has_no_jobs_sees_how_many_others_have():
     queue = {"queued": 3, "running": 9}
     status = {**STATUS, "cluster": {**STATUS["cluster"], "dispatcher": queue}}
