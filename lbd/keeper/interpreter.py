@@ -29,7 +29,7 @@ PR_SET_NO_NEW_PRIVS = 38
 STANDARD = range(3)
 INPUT_BYTES_MAX = 16 << 20  # more than the largest allowed lbm.max_request_bytes
 FIRST_FREE = 10  # above a command's three descriptors
-COMPARED = 6  # how many numbers of directory_stamp.comparison come first
+COMPARED = 7  # how many numbers of directory_stamp.comparison come first
 MAGIC = struct.Struct("=I")  # f_type, the first field of struct statfs
 STATFS_BYTES = 256  # more than any kernel's struct statfs
 SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}

@@ -31,7 +31,7 @@
 
 enum { STEPS_LIMIT_BYTES = 32 << 20, DESCRIPTORS = 3, FIRST_FREE = 10, SIGNALS = 64, INPUT_BYTES_MAX = 16 << 20 };
 enum { NO_CGROUP = 'n', CGROUP_DIRECTORY = 'd', CGROUP_PROCS = 'p' };
-enum { ONLY_ITSELF, SEEN_ANYWHERE, SEEN_OVER_NETWORK, COMPARED = 6 }; /* directory_stamp.py */
+enum { ONLY_ITSELF, SEEN_ANYWHERE, SEEN_OVER_NETWORK, COMPARED = 7 }; /* directory_stamp.py */
 
 #define NOBODY 0xffffffffLL /* (uid_t)-1 and (gid_t)-1: no user, no group */
 
@@ -200,6 +200,7 @@ static int is_here(const struct step *step) {
     if (born_ns && here.stx_mask & STATX_BTIME)
         return born_ns == here.stx_btime.tv_sec * 1000000000LL + here.stx_btime.tv_nsec;
     int64_t changed_ns = here.stx_mtime.tv_sec * 1000000000LL + here.stx_mtime.tv_nsec, apart;
+    if (changed_ns >= number(step, 6, count)) return 1;
     if (__builtin_sub_overflow(changed_ns, number(step, 4, count), &apart)) return 0;
     return apart <= number(step, 5, count) && apart >= -number(step, 5, count);
 }

@@ -9,7 +9,8 @@ number means nothing, and the file system decides:
 - At least one is a network file system; the other may be the server's own disk. The inode is the
   server's and must agree; so must the birth time, to the nanosecond. Where one side does not know
   that (NFS before Linux 6.15), the modification times are compared: they may be as old as cached
-  attributes, and a directory in use changes between two looks, so nearly equal is enough.
+  attributes, and a directory in use changes between two looks, so nearly equal is enough. A command
+  may have waited for hours since the first look: a change since then is no difference, either.
 
 A false alarm keeps a command at the origin; a missed one runs it among the wrong files.
 """
@@ -31,6 +32,7 @@ NETWORK_MAGICS = tuple(magic for magic in NETWORK.values() if magic)
 # if times agree and the file system here is a network one.
 ONLY_ITSELF, SEEN_ANYWHERE, SEEN_OVER_NETWORK = 0, 1, 2
 NO_DEVICE = -1
+NEVER_NS = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class Stamp:
     born_ns: int = 0
     changed_ns: int = 0  # last modification
     file_system: str = ""  # its type; "" = unknown
+    seen_ns: int = 0  # when a directory without a known birth was looked at, by the host's clock
 
     @property
     def is_networked(self) -> bool:
@@ -50,12 +53,15 @@ class Stamp:
 
     def pack(self) -> bytes:
         numbers = f"{self.device} {self.inode} {self.born_ns} {self.changed_ns}"
-        return f"{self.kernel or '-'} {numbers} {self.file_system or '-'}".encode()
+        seen = f" {self.seen_ns}" if self.seen_ns else ""
+        return f"{self.kernel or '-'} {numbers} {self.file_system or '-'}{seen}".encode()
 
 
 def read_stamp(data: bytes) -> Stamp:
     """Raises ValueError if malformed."""
-    kernel, device, inode, born_ns, changed_ns, kind = data.decode().split(" ")
+    kernel, device, inode, born_ns, changed_ns, kind, *seen_ns = data.decode().split(" ")
+    if seen_ns[1:]:
+        raise ValueError("too many values to unpack")
     return Stamp(
         "" if kernel == "-" else kernel,
         int(device),
@@ -63,23 +69,27 @@ def read_stamp(data: bytes) -> Stamp:
         int(born_ns),
         int(changed_ns),
         "" if kind == "-" else kind,
+        int(seen_ns[0]) if seen_ns else 0,
     )
 
 
 def comparison(there: Stamp, kernel: str) -> tuple[int, ...]:
     """Returns all that a host with that kernel needs to compare a directory with the stamp: how,
-    inode, device, birth, modification, and the allowed difference of the latter."""
+    inode, device, birth, modification, the allowed difference of the latter, and the time from
+    which on it may have been modified besides."""
     one_kernel = kernel != "" and kernel == there.kernel
     how = SEEN_ANYWHERE if there.is_networked else SEEN_OVER_NETWORK
     if one_kernel:
         how = SEEN_OVER_NETWORK if there.is_networked else ONLY_ITSELF
     device = there.device if one_kernel else NO_DEVICE
-    return how, there.inode, device, there.born_ns, there.changed_ns, int(CACHED_S * 1e9)
+    apart_ns = int(CACHED_S * 1e9)
+    since_ns = there.seen_ns - apart_ns if there.seen_ns > 0 else NEVER_NS
+    return how, there.inode, device, there.born_ns, there.changed_ns, apart_ns, since_ns
 
 
 def fits(compared: tuple[int, ...], here: Stamp, is_networked: bool) -> bool:
     """Returns whether that directory is the one of the stamp. spare.c has the same code."""
-    how, inode, device, born_ns, changed_ns, apart_ns = compared
+    how, inode, device, born_ns, changed_ns, apart_ns, since_ns = compared
     if here.inode != inode:
         return False
     if device == here.device:
@@ -88,7 +98,7 @@ def fits(compared: tuple[int, ...], here: Stamp, is_networked: bool) -> bool:
         return False
     if born_ns and here.born_ns:
         return here.born_ns == born_ns
-    return abs(here.changed_ns - changed_ns) <= apart_ns
+    return abs(here.changed_ns - changed_ns) <= apart_ns or here.changed_ns >= since_ns
 
 
 def is_same(here: Stamp, there: Stamp) -> bool:

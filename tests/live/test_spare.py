@@ -163,6 +163,7 @@ def stamps(directory):
     other = replace(own, kernel="another")
     networked = replace(other, file_system="nfs4")
     unborn = replace(networked, born_ns=0)
+    old = replace(unborn, changed_ns=own.changed_ns - 61 * S)
     return {
         "its own": own,
         "another inode": replace(own, inode=own.inode + 1),
@@ -175,8 +176,10 @@ def stamps(directory):
         "born at another time": replace(networked, born_ns=own.born_ns + 1),
         "birth not told": unborn,
         "changed a while ago": replace(unborn, changed_ns=own.changed_ns - 59 * S),
-        "changed long ago": replace(unborn, changed_ns=own.changed_ns - 61 * S),
+        "changed long ago": old,
         "changed in the future": replace(unborn, changed_ns=own.changed_ns + 61 * S),
+        "changed since the look": replace(old, seen_ns=own.changed_ns + 59 * S),
+        "changed before the look": replace(old, seen_ns=own.changed_ns + 61 * S),
         "no kernel told": replace(own, kernel=""),
     }
 

@@ -299,7 +299,13 @@ def stamp_of(request: lbm_pb2.RunRequest, here: str) -> Stamp | None:
         return None
     sent = request.directory_stamp
     return Stamp(
-        sent.kernel, sent.device, sent.inode, sent.born_ns, sent.changed_ns, sent.file_system
+        sent.kernel,
+        sent.device,
+        sent.inode,
+        sent.born_ns,
+        sent.changed_ns,
+        sent.file_system,
+        sent.seen_ns,
     )
 
 

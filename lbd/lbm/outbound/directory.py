@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import os
 import time
+from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
 
@@ -150,7 +151,7 @@ class Directory:
                     self._uid, self._peer.pid, self._path, is_current=self._is_current
                 )
                 self._peer.check()
-                self._stamp = found
+                self._stamp = found if found.born_ns else replace(found, seen_ns=time.time_ns())
             except Unavailable as problem:
                 if "the keeper" in str(problem):  # it looks at directories as the user
                     raise Unavailable(f"{problem}: see `lbctl doctor` here") from None

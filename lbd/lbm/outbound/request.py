@@ -114,4 +114,5 @@ def stamp_message(stamp: Stamp | None) -> lbm_pb2.DirectoryStamp | None:
         born_ns=stamp.born_ns,
         changed_ns=stamp.changed_ns,
         file_system=stamp.file_system,
+        seen_ns=stamp.seen_ns,
     )

@@ -97,20 +97,22 @@ class WorkdirStep(_message.Message):
     def __init__(self, id: _Optional[str] = ..., step: _Optional[str] = ..., send: _Optional[_Iterable[bytes]] = ..., fetch: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class DirectoryStamp(_message.Message):
-    __slots__ = ("kernel", "device", "inode", "born_ns", "changed_ns", "file_system")
+    __slots__ = ("kernel", "device", "inode", "born_ns", "changed_ns", "file_system", "seen_ns")
     KERNEL_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     INODE_FIELD_NUMBER: _ClassVar[int]
     BORN_NS_FIELD_NUMBER: _ClassVar[int]
     CHANGED_NS_FIELD_NUMBER: _ClassVar[int]
     FILE_SYSTEM_FIELD_NUMBER: _ClassVar[int]
+    SEEN_NS_FIELD_NUMBER: _ClassVar[int]
     kernel: str
     device: int
     inode: int
     born_ns: int
     changed_ns: int
     file_system: str
-    def __init__(self, kernel: _Optional[str] = ..., device: _Optional[int] = ..., inode: _Optional[int] = ..., born_ns: _Optional[int] = ..., changed_ns: _Optional[int] = ..., file_system: _Optional[str] = ...) -> None: ...
+    seen_ns: int
+    def __init__(self, kernel: _Optional[str] = ..., device: _Optional[int] = ..., inode: _Optional[int] = ..., born_ns: _Optional[int] = ..., changed_ns: _Optional[int] = ..., file_system: _Optional[str] = ..., seen_ns: _Optional[int] = ...) -> None: ...
 
 class Terminal(_message.Message):
     __slots__ = ("size", "modes", "background", "stderr_apart", "ends_lines")

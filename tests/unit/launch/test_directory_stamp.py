@@ -47,12 +47,26 @@ def test_same_or_different(name):
     assert is_same(there, here) is same
 
 
-@pytest.mark.parametrize("stamp", [DISK, NFS, Stamp("", 0, 0), replace(DISK, born_ns=-5)])
+@pytest.mark.parametrize(("later", "same"), [(-LATE, False), (1 - LATE, True), (9 * LATE, True)])
+def test_a_change_since_the_look_is_no_difference(later, same):
+    """A queued job may start hours after its submission, among files that others of its array have
+    written. It was refused, for ever, where births are not known."""
+    seen = replace(UNBORN, seen_ns=UNBORN.changed_ns + 7 * LATE)
+    here = replace(UNBORN, kernel="c", changed_ns=seen.seen_ns + later)
+    assert is_same(here, seen) is same
+    assert not is_same(here, UNBORN)
+
+
+@pytest.mark.parametrize(
+    "stamp", [DISK, NFS, Stamp("", 0, 0), replace(DISK, born_ns=-5), replace(UNBORN, seen_ns=7)]
+)
 def test_a_stamp_survives_the_wire(stamp):
     assert read_stamp(stamp.pack()) == stamp
 
 
-@pytest.mark.parametrize("data", [b"", b"a b c", b"k 1 2 3 4 ext4 more", b"k x 2 3 4 ext4"])
+@pytest.mark.parametrize(
+    "data", [b"", b"a b c", b"k 1 2 3 4 ext4 more", b"k 1 2 3 4 nfs 5 6", b"k x 2 3 4 ext4"]
+)
 def test_malformed_stamps(data):
     with pytest.raises(ValueError, match=r"values to unpack|invalid literal"):
         read_stamp(data)

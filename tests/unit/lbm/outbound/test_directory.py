@@ -1,5 +1,6 @@
 """Whether a working directory must be the same on the host where a command runs."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -7,11 +8,12 @@ import pytest
 from lbd.errors import Unavailable
 from lbd.keeper.run_as import ROOT_REFUSED
 from lbd.launch.directory_stamp import Stamp
+from lbd.lbm.outbound import directory
 from lbd.lbm.outbound.directory import Directory
 from lbd.lbm.session.request import ClientRequest
 from lbd.local import client_tags as tags
 
-HERE = Stamp("kernel", 1, 2)
+HERE = Stamp("kernel", 1, 2, born_ns=3)
 NAMED = tags.FLAG_CHDIR + tags.FLAG_ROOTED
 
 
@@ -39,6 +41,20 @@ async def test_the_directory_is_compared_unless_it_was_named_for_that_host(
     peer = SimpleNamespace(pid=1, check=lambda: None)
     made = Directory(Looker(), None, request, 0, peer)
     assert await made.stamp() == (HERE if compared else None)
+
+
+async def test_of_a_directory_without_a_known_birth_it_is_noted_when_it_was_seen(monkeypatch):
+    """It may change until the command starts."""
+    monkeypatch.setattr(directory.time, "time_ns", lambda: 5)
+    looker = SimpleNamespace(at=no_birth)
+    request = ClientRequest(argv=[b"true"], mode="auto", directory=b"/usr")
+    peer = SimpleNamespace(pid=1, check=lambda: None)
+    made = await Directory(looker, None, request, 0, peer).stamp()
+    assert made == replace(HERE, born_ns=0, seen_ns=5)
+
+
+async def no_birth(uid, pid, directory, *, is_current):
+    return replace(HERE, born_ns=0)
 
 
 @pytest.mark.parametrize(
