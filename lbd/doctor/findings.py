@@ -25,11 +25,13 @@ from lbd.doctor.dispatcher import queue
 from lbd.doctor.idle_rules import rules_checks
 from lbd.doctor.peer import peer
 from lbd.doctor.peers import (
+    SEE_LBM,
     SEE_NETWORK,
     administrators_hosts,
     algorithms,
     authority,
     incoming,
+    is_alone,
     is_told_revoked,
     join_address,
     join_fix,
@@ -114,9 +116,10 @@ def check_lim(daemons: Daemons, *, is_out: bool = False) -> Iterator[Check]:
     yield from administrators_hosts(rows.values(), daemons.config)
     yield from algorithms(text(reply, "algorithm"), peers)
     lims_away = {text(item, "name") for item in peers if item.get("reachable") is not True}
-    yield from ports(daemons, lims_away)
+    yield from ports(daemons, rows, lims_away)
     yield from authority(daemons)
-    first_fix = SEE_CERTIFICATE if is_out else ""
+    own = rows.get(daemons.config.host.name, {})
+    first_fix = SEE_CERTIFICATE if is_out else SEE_LBM if is_alone(own) else ""
     if not is_out and is_told_revoked(daemons.config.host.name, peers):
         first_fix = SEE_REVOKED
     elif not is_out and (cut_off := [*network(peers, rows)]):
@@ -143,6 +146,16 @@ def has_joined_since(daemons: Daemons) -> bool:
     try:
         found = daemons.lim({"op": "settings"}, HANGS_S)
         return found.get("signs") is False and host_files(daemons.config).exist()
+    except LbdError:
+        return False
+
+
+def has_certificate_since(daemons: Daemons) -> bool:
+    """Returns whether this host has had its certificate only since its LBM was started."""
+    try:
+        rows = tables(daemons.lim({"op": "status"}, HANGS_S), "hosts")
+        own = [row for row in rows if text(row, "name") == daemons.config.host.name]
+        return any(map(is_alone, own)) and host_files(daemons.config).exist()
     except LbdError:
         return False
 
@@ -175,7 +188,11 @@ def check_lbm(daemons: Daemons) -> Iterator[Check]:
     except LbdError as problem:
         yield absent("LBM", daemons, "lbm", problem)
         return
-    yield Check("LBM", OK, f"answers on {daemons.socket('lbm')}")
+    if has_certificate_since(daemons):
+        says = "runs without this host's certificate, so other hosts cannot reach it"
+        yield Check("LBM", FAULT, says, "`lbctl restart`: it was started before that came")
+    else:
+        yield Check("LBM", OK, f"answers on {daemons.socket('lbm')}")
     yield version("LBM", text(reply, "version"))
     yield from containment(reply, daemons.config.host.name)
     yield from limits(reply, daemons.config)

@@ -42,6 +42,7 @@ CONNECT_TIMEOUT_S = 2.0
 AT_ONCE = 32
 NOLB = "NOLB"
 ANSWERS = ("refused", "revoked", "certificate", UNPROVEN)  # in an error: its machine is reached
+SEE_LBM = "see `LBM` below"
 SEE_NETWORK = (
     "see the network's line above first. Only if this host's link is well: start that machine, "
     f"or follow {FIRST_HOST_LOST}"
@@ -174,9 +175,16 @@ def is_ip_address(host: str) -> bool:
     return True
 
 
-def ports(daemons: Daemons, lims_away: Collection[str]) -> Iterator[Check]:
-    """Checks whether a connection to the LBM of each live host can be made. `lims_away`: hosts
-    whose LIM is not reached, which is reported separately."""
+def is_alone(row: Json) -> bool:
+    """Returns whether the LBM of that host runs without a certificate. `row`: of `lbctl status`."""
+    return text(row, "why_closed") == WORDS[Closed.ALONE]
+
+
+def ports(
+    daemons: Daemons, rows: Mapping[str, Json], lims_away: Collection[str]
+) -> Iterator[Check]:
+    """Checks whether a connection to the LBM of each live host can be made. `rows`: of `lbctl
+    status`; `lims_away`: hosts whose LIM is not reached, which is reported separately."""
     try:
         known = tables(daemons.lim({"op": "peers"}), "peers")
     except LbdError:
@@ -189,7 +197,10 @@ def ports(daemons: Daemons, lims_away: Collection[str]) -> Iterator[Check]:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = pool.map(closed, [target for _, target in alive])
         for (name, target), why in zip(alive, found, strict=True):
-            if why == "refused":
+            if why == "refused" and is_alone(rows.get(name, {})):
+                says = f"{target} is closed: its LBM runs without a certificate"
+                yield Check(f"peer {name} LBM", FAULT, says, f"on {name}, run `lbctl restart`")
+            elif why == "refused":
                 says = f"{target} is closed: no LBM is listening there, so it accepts no commands"
                 yield Check(f"peer {name} LBM", FAULT, says, f"on {name}, {START}")
             elif why:

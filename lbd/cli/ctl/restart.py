@@ -57,8 +57,15 @@ def restart(daemons: Daemons, options: argparse.Namespace) -> int:
     for obstacle in obstacles(daemons.config, names):
         raise Refusal(f"nothing is restarted, as it could not start again: {obstacle}", "denied")
     done: dict[str, object] = {}
-    for name in names:
-        pid = restarted(daemons, name)
+    for number, name in enumerate(names, 1):
+        try:
+            pid = restarted(daemons, name)
+        except Unavailable as problem:
+            if not (left := names[number:]):
+                raise
+            again = "type `lbctl restart` again once it answers"
+            said = f"{problem}; not restarted: {', '.join(left)}; {again}"
+            raise Unavailable(said) from None
         done[name] = pid or None
         if not options.json:
             put(f"{name} was restarted, pid {pid}" if pid else f"{name} has ended: {NOT_HERE}")

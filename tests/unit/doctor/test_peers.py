@@ -8,8 +8,15 @@ from lbd.config.access import AdminConfig
 from lbd.config.schema import ClusterConfig, Config, HostConfig
 from lbd.console.daemons import Daemons
 from lbd.doctor.checks import FAULT, OK, SEE_CERTIFICATE, WARN
-from lbd.doctor.findings import no_peers
-from lbd.doctor.peers import administrators_hosts, fix_of, join_address, network, sharing
+from lbd.doctor.findings import check_lbm, no_peers
+from lbd.doctor.peers import (
+    administrators_hosts,
+    fix_of,
+    join_address,
+    network,
+    ports,
+    sharing,
+)
 from lbd.keeper.run_as import CLOSED, ROOT_REFUSED
 from lbd.lbm.core.admission import not_allowed
 from lbd.model import Closed
@@ -196,3 +203,34 @@ def test_a_host_that_has_joined_but_was_not_restarted(tmp_path, monkeypatch, sig
     monkeypatch.setattr(Daemons, "lim", lambda *_: {"signs": signs})
     found = no_peers(daemons)
     assert (found.state, found.fix.startswith("`lbctl restart`")) == (state, state == FAULT)
+
+
+@pytest.mark.parametrize(("closed", "state"), [(Closed.ALONE, FAULT), (Closed.LOAD, OK)])
+def test_an_lbm_that_was_started_before_its_certificate_came(
+    tmp_path, monkeypatch, closed, state
+) -> None:
+    """After `lbctl join` on a busy machine the LIM was slow to restart, and the LBM was left: the
+    doctor sent one to the dispatcher's host, and there to `systemctl start`."""
+    host = HostConfig(name="h2", state_dir=str(tmp_path), runtime_dir=str(tmp_path))
+    daemons = Daemons(Config(host=host))
+    authority = Authority(tmp_path / "authority", 60.0)
+    authority.create("c", "h1", time.time())
+    enrol(authority, host_files(daemons.config), "h2", "10.0.0.1:7901", time.time())
+    row = {"name": "h2", "why_closed": WORDS[closed]}
+    monkeypatch.setattr(Daemons, "lim", lambda *_: {"hosts": [row]})
+    monkeypatch.setattr(Daemons, "lbm", lambda *_: {"keeper": 0})
+    monkeypatch.setattr("lbd.doctor.findings.sharing", lambda _: iter(()))
+    first = next(check_lbm(daemons))
+    assert (first.state, first.fix.startswith("`lbctl restart`")) == (state, state == FAULT)
+
+
+@pytest.mark.parametrize("closed", [Closed.ALONE, Closed.LOAD])
+def test_the_port_of_an_lbm_without_a_certificate_is_closed_although_it_runs(
+    monkeypatch, closed
+) -> None:
+    known = [{"name": "h2", "lbm": "127.0.0.1:1", "state": "up"}]
+    monkeypatch.setattr(Daemons, "lim", lambda *_: {"peers": known})
+    monkeypatch.setattr("lbd.doctor.peers.closed", lambda _: "refused")
+    (found,) = ports(Daemons(Config()), {"h2": {"why_closed": WORDS[closed]}}, ())
+    assert ("lbctl restart" in found.fix) == (closed is Closed.ALONE)
+    assert ("no LBM is listening" in found.says) == (closed is not Closed.ALONE)

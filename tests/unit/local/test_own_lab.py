@@ -3,6 +3,7 @@
 import math
 import os
 import socket
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ from lbd.config.schema import Config, HostConfig
 from lbd.console.daemons import Daemons, NeverRan
 from lbd.console.plain_commands import Waiting
 from lbd.errors import ConfigError, Unavailable
+from lbd.local.json_socket import Refusal
 from lbd.local.own_lab import MADE_BY, belongs_to_another, others_lab, own_lab_advice
 
 ADVICE = 'a lab of yours is running; type: eval "$(lbd lab env h2)"'
@@ -79,6 +81,20 @@ def test_lbctl_waits_for_a_daemon_only_where_one_has_run(tmp_path, monkeypatch):
     with pytest.raises(Unavailable, match="lbm is not running") as found:
         patiently(daemons, {"op": "queue.jobs"}, patience_s=0.01)
     assert not isinstance(found.value, NeverRan)
+
+
+def test_lbctl_waits_for_a_lim_that_the_lbm_does_not_reach(monkeypatch):
+    """`lbctl wait` said `trying again for 57 s` and ended some seconds later."""
+    monkeypatch.setattr("lbd.cli.ctl.jobs.queued_jobs.RETRY_S", 0.0)
+    answers = [Refusal("lim did not answer within 2 s", "unavailable"), {"jobs": []}]
+
+    def lbm(question, timeout_s):
+        found = answers.pop(0)
+        if isinstance(found, Refusal):
+            raise found
+        return found
+
+    assert patiently(SimpleNamespace(lbm=lbm), {"op": "queue.jobs"}) == {"jobs": []}
 
 
 def test_where_a_daemon_ran_both_remedies_are_given(place):

@@ -138,7 +138,7 @@ def patiently(
             if isinstance(problem, Refusal) and problem.code == AWAY:
                 away = follows
             else:
-                away = isinstance(problem, Unavailable) or "dispatcher" in str(problem)
+                away = isinstance(problem, Unavailable) or is_of_daemons(problem)
             left_s = give_up_s - time.monotonic()
             if not away or isinstance(problem, NeverRan) or left_s <= 0:
                 raise
@@ -148,6 +148,11 @@ def patiently(
                     progress.clear()
                 say(f"{problem}; trying again for {left_s:.0f} s (^C to stop)")
             time.sleep(min(RETRY_S, left_s))
+
+
+def is_of_daemons(problem: LbdError) -> bool:
+    """Whether the LBM has refused because it does not reach the dispatcher, or its own LIM."""
+    return "dispatcher" in str(problem) or str(problem).startswith("lim did not answer")
 
 
 def not_ended(count: int, ids: list[str], held: int = 0) -> Unavailable:

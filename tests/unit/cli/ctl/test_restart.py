@@ -10,6 +10,7 @@ import pytest
 
 from lbd.cli import lbctl
 from lbd.cli.ctl import restart, startable
+from lbd.errors import Unavailable
 
 
 @pytest.mark.parametrize("held", [None, "", "no pid\n", "-1\n"])
@@ -51,6 +52,26 @@ def test_daemons_that_something_starts_again_are_restarted(daemon, monkeypatch, 
     assert lbctl.main(["restart"]) == 0
     assert asked == ["lim", "lbm", "dispatcher", "metrics", "web"]
     assert lbctl.main(["restart", "keeper"]) == 2
+
+
+def test_those_left_out_after_one_that_does_not_answer_are_named(daemon, monkeypatch, capsys):
+    """On a busy machine the LIM took 33 s to start after `lbctl join`, and the LBM went on without
+    the certificate: nothing said that it had not been restarted."""
+    for name in ("lim", "lbm", "metrics"):
+        daemon(name, status={})
+
+    def restarted(daemons, name):
+        raise Unavailable(f"{name} does not answer yet; see: journalctl -u lbd-{name}.service")
+
+    monkeypatch.setattr(restart, "restarted", restarted)
+    monkeypatch.setattr(restart, "obstacles", lambda config, names: [])
+    assert lbctl.main(["restart"]) == 1
+    assert capsys.readouterr().err == (
+        "lbctl: lim does not answer yet; see: journalctl -u lbd-lim.service; not restarted: lbm, "
+        "metrics; type `lbctl restart` again once it answers\n"
+    )
+    assert lbctl.main(["restart", "lim"]) == 1
+    assert "not restarted" not in capsys.readouterr().err
 
 
 def test_a_dispatcher_that_no_longer_belongs_here_ends_and_the_other_daemons_follow(daemon, capsys):
