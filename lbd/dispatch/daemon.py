@@ -204,7 +204,7 @@ class Dispatcher:
                 line, trouble = None, str(problem)
                 phase = "request" if isinstance(problem, UnreadableSpec) else phase
         if line is not None and not self.leads():  # else `anchor` could be newer than our lease
-            line, trouble = None, "its dispatcher no longer leads"
+            line, trouble = None, "the dispatcher was stopped or replaced before it was told"
         if line is None:
             end = begin.host, begin.job, begin.attempt, phase, Ending(Cause.LOST, reason=trouble)
             self.carry(self.life.refused(*end, clock_s(), self.rng))

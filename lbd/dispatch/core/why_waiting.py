@@ -141,11 +141,8 @@ def _gang_obstacle(life: Lifecycle, live: Live, time_of: TimeOf) -> str:
     if room.is_behind(job.array):
         return f"{together}; other gangs of {job.user or 'its user'} go first"
     if (parked := room.find(job.array)) is None:
-        return (
-            ""
-            if leader.id == job.id
-            else f"waiting in line with job {leader.job.shown} of its gang"
-        )
+        leads = leader.id == job.id
+        return "" if leads else f"waiting in line with job {leader.job.shown} of its gang"
     if obstacle := room.obstacle(job):
         return obstacle
     able = [one for one in queues.hosts.values() if one.suits(job)]
@@ -159,11 +156,8 @@ def _gang_obstacle(life: Lifecycle, live: Live, time_of: TimeOf) -> str:
     if plan is None:
         return f"{together}; {free}; lets other jobs pass until {time_of(drain.until_s)}"
     names = sorted(plan.kept)
-    held = sum(
-        queues.hosts[name].now(unit, min(slots, queues.hosts[name].free))
-        for name, slots in plan.kept.items()
-        if name in queues.hosts
-    )
+    there = [(queues.hosts[name], n) for name, n in plan.kept.items() if name in queues.hosts]
+    held = sum(one.now(unit, min(slots, one.free)) for one, slots in there)
     since, until = time_of(drain.since_s), time_of(drain.until_s)
     kept = f"other jobs wait for it on {_some(names)} from {since} until {until}"
     if plan.ends_s < drain.until_s:
@@ -229,6 +223,21 @@ def _nobody(life: Lifecycle, now_s: float) -> str:
     return f"{NO_HOST_ACCEPTS}: {', '.join(reasons)}"
 
 
+def _without_its_host(life: Lifecycle, live: Live, only: HostId, now_s: float) -> str:
+    known = life.hosts.known.get(only)
+    if known is None and now_s < life.hosts.more_until_s:
+        return f"{only} has not connected yet, as the dispatcher has just started"
+    if known is None:
+        return f"no host named {only} is known; it starts if one joins"
+    if known.closed is not None:
+        why = closed_words(known.closed, known.more)
+        return f"it may run only on {only} (-H), which accepts no jobs now: {why}"
+    is_away = known.more or f"is {OUT_OF_CONTACT}"
+    then = f"it begins {'again ' if live.attempt else ''}when {only} is back"
+    then += " and no longer drained" if known.was_drained else ""
+    return f"it may run only on {only} (-H): {only} {is_away}; {then}"
+
+
 def _obstacle(life: Lifecycle, live: Live, place: Place | None, now_s: float) -> str:
     queues = life.queues
     registered = queues.registry[live.job.id]
@@ -237,15 +246,7 @@ def _obstacle(life: Lifecycle, live: Live, place: Place | None, now_s: float) ->
     if registered.line is None:
         only, slots = live.job.only, live.job.slots
         if only is not None and only not in queues.hosts:
-            if (known := life.hosts.known.get(only)) is not None:
-                if known.closed is not None:
-                    why = closed_words(known.closed, known.more)
-                    return f"it may run only on {only} (-H), which accepts no jobs now: {why}"
-                is_away = known.more or f"is {OUT_OF_CONTACT}"
-                then = f"it begins {'again ' if live.attempt else ''}when {only} is back"
-                then += " and no longer drained" if known.was_drained else ""
-                return f"it may run only on {only} (-H): {only} {is_away}; {then}"
-            return f"no host named {only} is known; it starts if one joins"
+            return _without_its_host(life, live, only, now_s)
         away = list(_away(life, live.job))
         if live.job.needs and (why := _nobody_has(live.job, queues.hosts, away)):
             return why

@@ -298,15 +298,8 @@ def stamp_of(request: lbm_pb2.RunRequest, here: str) -> Stamp | None:
     if not request.HasField("directory_stamp") or request.origin == here:
         return None
     sent = request.directory_stamp
-    return Stamp(
-        sent.kernel,
-        sent.device,
-        sent.inode,
-        sent.born_ns,
-        sent.changed_ns,
-        sent.file_system,
-        sent.seen_ns,
-    )
+    seen = sent.born_ns, sent.changed_ns, sent.file_system, sent.seen_ns
+    return Stamp(sent.kernel, sent.device, sent.inode, *seen)
 
 
 def explain(request: lbm_pb2.RunRequest, trouble: SpawnFailed, allowed: Sequence[str] = ()) -> str:

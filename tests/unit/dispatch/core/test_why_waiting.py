@@ -56,6 +56,10 @@ def test_the_reasons():
     assert reason(life, "3") == "held by ann"
     submit(life, "5", only=HostId("h9"))
     assert reason(life, "5") == "no host named h9 is known; it starts if one joins"
+    life.hosts.more_until_s = 9.0
+    just = "has not connected yet, as the dispatcher has just started"
+    assert waiting_reason(life, life.jobs[JobId("5")], None, str, 8.0) == f"h9 {just}"
+    life.hosts.more_until_s = 0.0
     submit(life, "6", slots=2)
     assert reason(life, "6") == "it needs 2 slots on one host; the largest host has 1"
     submit(life, "7", barred=frozenset({HostId("h1")}))
