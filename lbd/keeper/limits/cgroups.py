@@ -188,7 +188,8 @@ class Containment:
         gone, another's session may have the leader's number. It has a process of that number then,
         which the job's leader is not.
 
-        Returns True if there were or may be any.
+        Returns True if there were or may be any: a search for marks does not know of those that
+        have become the keeper's children since it began.
         """
         everybody = yield from tasks_of(process_table.pids())
         ours = with_descendants([os.getpid()], everybody)
@@ -205,6 +206,8 @@ class Containment:
             look = MarkLook(strays, lambda pid: mark in _environment(pid), uid_of)
             self._looks[job] = look, {pid: alive[pid].started_ticks for pid in strays}
         look, began = self._looks[job]
+        others_yet = {pid for pid in strays if began.get(pid) != alive[pid].started_ticks}
+        unsearched = [pid for pid in others_yet if alive[pid].parent == os.getpid()]
         if (marked := look.answers()) is not None:
             del self._looks[job]
             same = {pid for pid in strays if began.get(pid) == alive[pid].started_ticks}
@@ -212,7 +215,7 @@ class Containment:
         tree = with_descendants(found, everybody)
         began = {pid: everybody[pid].started_ticks for pid in tree}
         yield from kill_begun(began, leader, partial(begun_by, leader if is_own else 0))
-        return bool(found) or marked is None
+        return bool(found or unsearched) or marked is None
 
     def ended(self, job: str) -> None:
         """Forgets the job."""

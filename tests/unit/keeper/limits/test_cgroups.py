@@ -183,6 +183,50 @@ def adopted():
         libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
+class SlowLook:
+    """A search for marks during which one process ends and another appears."""
+
+    def __init__(self, meanwhile):
+        self._meanwhile = meanwhile
+
+    def __call__(self, pids, is_marked, *_):
+        self._pids, self._is_marked, self._answers = list(pids), is_marked, 0
+        return self
+
+    def answers(self):
+        self._answers += 1
+        if self._answers > 1:
+            return {pid: self._is_marked(pid) for pid in self._pids}
+        self._meanwhile()
+
+    def close(self):
+        pass
+
+
+def test_who_appears_during_a_search_for_those_of_a_job_is_not_left(tmp_path, monkeypatch):
+    """All who had been there when it began were gone: so the end of the job was reported, while a
+    fork bomb ran on."""
+    held = Containment(str(tmp_path), False)
+    children = [job_of(held)]
+
+    def meanwhile():
+        if len(children) == 1:
+            children[0].kill()
+            children[0].wait()
+            children.append(job_of(held))
+
+    monkeypatch.setattr(cgroups, "MarkLook", SlowLook(meanwhile))
+    try:
+        while not held.end_tree("1", 1 << 22, "", os.getuid()):
+            pass
+        assert len(children) == 2
+        assert children[1].wait(60) == -9
+    finally:
+        for process in children:
+            process.kill()
+            process.wait()
+
+
 def is_shown_as_zombie(pid):
     task = process_table.task_of(pid)
     return task is not None and task.state == b"Z"
