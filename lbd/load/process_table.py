@@ -5,15 +5,22 @@
 
 import errno
 import os
+import re
 import signal
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 from lbd.load.procfs import TICKS_PER_S, read_small
 
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
 STATUS_BYTES = 1 << 14
+STATUS = re.compile(
+    rb"\nState:\t(.).*?\nPPid:\t(\d+)\n.*?\nThreads:\t(\d+)\n.*?\nSigPnd:\t(\w+)\n", re.DOTALL
+)
+KILLED = 1 << signal.SIGKILL - 1  # in a mask of pending signals
+HELD = b"TtZXx"  # states of threads that run nothing until somebody else acts
 TREE_MAX, CHILDREN_BYTES = 100, 1 << 12
 
 
@@ -48,6 +55,36 @@ class TaskStat:
         return (self.cpu_ticks + self.waited_ticks) / TICKS_PER_S
 
 
+@dataclass(slots=True)
+class TaskStatus:
+    """The fields of /proc/PID/status that we use.
+
+    Newer kernels show /proc/PID/stat only when no exec of that process is under way, which takes as
+    long as its user likes to leave it without a processor; this file they show at once.
+    """
+
+    state: bytes
+    parent: int
+    threads: int
+    is_killed: bool  # it was sent SIGKILL, and comes back from no system call
+
+    @property
+    def has_ended(self) -> bool:
+        """As `TaskStat.has_ended`."""
+        return self.state in b"ZXx" and self.threads <= 1
+
+    @property
+    def is_held(self) -> bool:
+        """Whether its (first) thread runs nothing, and begins nothing."""
+        return self.is_killed or self.state in HELD
+
+
+class Child(Protocol):
+    """Whoever has a parent."""
+
+    parent: int
+
+
 def parse_task(stat: bytes) -> TaskStat:
     """Raises ValueError or IndexError on a truncated line."""
     words = stat[stat.rindex(b")") + 2 :].split(b" ", 20)
@@ -70,6 +107,36 @@ def task_of(pid: int) -> TaskStat | None:
         return parse_task(read_small(f"/proc/{pid}/stat"))
     except (OSError, ValueError, IndexError):
         return None
+
+
+def status_of(pid: int, thread: str = "") -> TaskStatus | None:
+    """Returns a process's entry, or that of a thread (its directory in /proc), or None if it is
+    gone."""
+    with suppress(OSError):
+        if found := STATUS.search(read_small(f"{thread or f'/proc/{pid}'}/status", STATUS_BYTES)):
+            state, parent, threads, pending = found.groups()
+            is_killed = bool(int(pending, 16) & KILLED)
+            return TaskStatus(state, int(parent), int(threads), is_killed)
+    return None
+
+
+def may_fork(pid: int) -> bool:
+    """Returns whether the process may begin others yet, although it was sent SIGSTOP: a fork that
+    is under way goes on then. (SIGKILL ends it.)"""
+    status = status_of(pid)
+    if status is None or (status.threads == 1 and status.is_held):
+        return False
+    if status.threads == 1:
+        return True
+    found = [status_of(pid, thread) for thread, _ in threads(pid)]
+    return not all(one is None or one.is_held for one in found)
+
+
+def session_of(pid: int) -> int:
+    """Returns the session's number, -1 if the process is gone."""
+    with suppress(OSError):
+        return os.getsid(pid)
+    return -1
 
 
 def send_signal(pid: int, started_ticks: int, number: int) -> None:
@@ -151,7 +218,7 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
-def with_descendants(ancestors: Iterable[int], tasks: Mapping[int, TaskStat]) -> set[int]:
+def with_descendants(ancestors: Iterable[int], tasks: Mapping[int, Child]) -> set[int]:
     """Returns these processes and all their descendants."""
     children: dict[int, list[int]] = {}
     for pid, task in tasks.items():

@@ -10,6 +10,13 @@ left; a cgroup that can be killed as a whole is killed that way once the many ar
 All processes are stopped before any is killed: each one killed lets a fork bomb that is at its
 limit of processes start another, without end. A cgroup is frozen first where the kernel can do so.
 
+Without a cgroup, a child whose parent has ended is hardly found. So none may be overlooked before
+the first is killed: only a look that begins when all found so far have stopped, and finds nobody
+new, has found all. That a process was sent SIGSTOP is not enough: a fork that is under way goes on,
+and where a thousand processes wait for a processor, or for each other, it may be under way for
+long. (SIGKILL ends it, but makes room for others.) Its child is stopped as soon as its parent shows
+it: until the next look at all processes it would begin many others.
+
 The youngest die first, so that most still have a stopped parent and become the keeper's children
 only when that parent dies. The keeper would otherwise search all its living children for each one
 it reaps.
@@ -18,19 +25,22 @@ it reaps.
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from lbd.load import cgroup, process_table
-from lbd.load.process_table import TaskStat, with_descendants
+from lbd.load.process_table import TaskStat, TaskStatus, with_descendants
+from lbd.process.boot_clock import clock_s
 
 PORTION = 100
 PAUSE_S = 0.005  # between two portions
 # Killed processes may have started others, so they are killed again; processes that hang in the
 # kernel may be many, so the interval grows.
 AGAIN_S, AGAIN_S_MAX = 0.1, 2.0
+STOP_S = 1.0  # for all that were sent SIGSTOP; who has not stopped then waits in the kernel
 LOOKS = 8  # for processes begun meanwhile, before all are killed: somebody may continue them
 One = TypeVar("One")
 Look = Callable[[Mapping[int, int]], Generator[None, None, Mapping[int, int]]]
@@ -88,14 +98,32 @@ def stop_members(members: Callable[[], Iterable[int]]) -> Generator[None, None, 
 def begun_by(session: int, known: Mapping[int, int]) -> Generator[None, None, dict[int, int]]:
     """Returns when each living process of a session, of those known, and of the descendants of both
     began, in ticks. `session`: 0 = none."""
-    everybody = yield from tasks_of(process_table.pids())
-    alive = {pid: task for pid, task in everybody.items() if not task.has_ended}
-    first = {
-        pid for pid, task in alive.items()
-        if known.get(pid) == task.started_ticks or (session and task.session == session)
+    alive, sessions = yield from _relations()
+    tasks = yield from tasks_of(known.keys() & alive.keys())
+    first = {pid for pid, task in tasks.items() if known[pid] == task.started_ticks}
+    first |= {pid for pid in alive if session and sessions[pid] == session}
+    tree = with_descendants(first, alive) & alive.keys()
+    tasks |= yield from tasks_of(tree - tasks.keys())
+    return {
+        pid: task.started_ticks for pid, task in tasks.items()
+        # Not a process that has got the pid since, and is no relation
+        if pid in tree and (task.parent == alive[pid].parent or task.session == sessions[pid])
     }  # fmt: skip
-    tree = with_descendants(first, alive)
-    return {pid: alive[pid].started_ticks for pid in tree if pid in alive}
+
+
+def _relations() -> Generator[None, None, tuple[dict[int, TaskStatus], dict[int, int]]]:
+    """Returns all living processes, and their sessions. Strangers' /proc/PID/stat is not read: it
+    could keep us waiting (process_table.TaskStatus)."""
+    alive: dict[int, TaskStatus] = {}
+    sessions: dict[int, int] = {}
+    for number, portion in enumerate(by_portions(process_table.pids())):
+        if number:
+            yield
+        for pid in portion:
+            status = process_table.status_of(pid)
+            if status is not None and not status.has_ended:
+                alive[pid], sessions[pid] = status, process_table.session_of(pid)
+    return alive, sessions
 
 
 def kill_begun(
@@ -105,14 +133,37 @@ def kill_begun(
     them. `began`: start times in ticks, since a pid may be another process's by now. `look` finds
     those that they have started meanwhile. Returns all that were killed."""
     known: dict[int, int] = {}
+    until_s = clock_s() + STOP_S
     for _ in range(LOOKS):
         known |= (new := {pid: ticks for pid, ticks in began.items() if known.get(pid) != ticks})
         yield from _send(signal.SIGSTOP, sorted(new.items(), key=partial(_age, leader)))
         if look is None or not new:
             break
+        yield from _stopped(list(new), known, until_s)
         began = yield from look(known)
     yield from _send(signal.SIGKILL, sorted(known.items(), key=partial(_age, leader))[::-1])
     return known
+
+
+def _stopped(
+    pids: Sequence[int], known: dict[int, int], until_s: float
+) -> Generator[None, None, None]:
+    """Waits until the processes, which were sent SIGSTOP, can begin no others, though not beyond
+    `until_s`. Stops their children that are not known, waits for these, too, and adds them."""
+    while pids:
+        left: list[int] = []
+        for portion in by_portions(pids):
+            for pid in portion:
+                if process_table.may_fork(pid):  # asked first: if not, these are all its children
+                    left.append(pid)
+                tasks = yield from tasks_of(set(process_table.children_of(pid)) - known.keys())
+                new = {child: task.started_ticks for child, task in tasks.items()}
+                yield from _send(signal.SIGSTOP, list(new.items()))
+                known |= new
+                left += new
+            if left:
+                yield
+        pids = left if clock_s() < until_s else ()
 
 
 def _age(leader: int, one: tuple[int, int]) -> tuple[bool, int, int]:
@@ -152,6 +203,13 @@ def hold(group: str) -> None:
                 os.write(descriptor, text)
             finally:
                 os.close(descriptor)
+
+
+def side_by_side(many: Iterable[Generator[None, None, None]], pause_s: float) -> None:
+    """Runs the generators, each a step at a time, with pauses between."""
+    left = list(many)
+    while left := [steps for steps in left if not next(steps, True)]:
+        time.sleep(pause_s)
 
 
 def at_once(steps: Generator[None, None, One]) -> One:

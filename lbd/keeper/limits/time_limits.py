@@ -28,6 +28,7 @@ CPU_US = b"C"  # 0 = no limit
 OVER = b"O"  # keeper -> LBM, in EXITED: which limit ended the job, else ""
 LEASE, CPU = "lease", "cpu"
 KEEPER = "keeper"  # the keeper was stopped
+GRACE_S = 0.3  # after a lease until the warden acts; the dispatcher waits for at least a second
 LOOK_S_MIN = 0.02
 LOOK_S_MAX = 0.5
 LOOK_SHARE = 10  # a look may take at most this fraction (1/N) of the time
@@ -54,6 +55,7 @@ class Limit:
     cpu_s: float = 0.0  # 0 = no limit
     look_at_s: float = 0.0
     over: str = ""
+    leave_until_s: float = 0.0  # to the warden
     before_s: float = 0.0  # what its cgroup had used before the job
     alive: dict[int, TaskStat] = field(default_factory=dict)
     gone_s: float = 0.0
@@ -110,7 +112,10 @@ class Limits:
         return due_ms if poll_ms < 0 else min(poll_ms, due_ms)
 
     def over(self) -> list[str]:
-        """Returns the jobs to end, again each time until they have ended."""
+        """Returns the jobs to end, again each time until they have ended. If this process was late
+        to see that a lease is over, the warden is at it, and is left alone with it for a moment:
+        both would take the processor from the processes that are to stop, and kill what the other
+        has not found all of."""
         if not self._jobs or ((now_s := clock_s()) < self._due_s and not self._is_over):
             return []
         found = []
@@ -118,10 +123,13 @@ class Limits:
         for job, limit in self._jobs.items():
             if not limit.over and now_s >= limit.until_s:
                 limit.over = LEASE
+                if now_s >= limit.until_s + GRACE_S:
+                    limit.leave_until_s = now_s + LOOK_S_MAX
             if limit.over:
                 limit.until_s = now_s + LOOK_S_MAX
                 limit.cpu_s = 0.0
-                found.append(job)
+                if now_s >= limit.leave_until_s:
+                    found.append(job)
         self._due_s = min(limit.due_s for limit in self._jobs.values())
         self._is_over = bool(found)
         return found

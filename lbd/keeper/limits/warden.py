@@ -46,9 +46,10 @@ from lbd.keeper.limits.portions import (
     hold,
     kill_begun,
     longer_s,
+    side_by_side,
     stop_members,
 )
-from lbd.keeper.limits.time_limits import FAR_S
+from lbd.keeper.limits.time_limits import FAR_S, GRACE_S
 from lbd.load import cgroup
 from lbd.load.process_table import uid_of
 from lbd.process.boot_clock import clock_s
@@ -62,7 +63,7 @@ ENDED_AT_ONCE = 64  # further ones get a message of their own
 MESSAGE_BYTES = 8192
 TOGETHER_S = 0.02  # so long it leaves messages in its socket
 TOGETHER_LEASES = 64  # with more, the renewals of all at once might not fit there
-GRACE_S = 0.3  # for the keeper to act itself; the dispatcher waits for at least a second
+LET_S = 0.001  # its rest between portions, so that others can stop on the same processor
 HANGS_S = 30.0  # what is still there so long after anything new was killed hangs in the kernel
 SURVIVORS_SHARE = 0.05  # of its time for that
 FED_PER_TIMEOUT = 3
@@ -172,17 +173,20 @@ class Lease:
             if descriptor >= 0:
                 os.close(descriptor)
 
-    def kill(self) -> None:
-        killed, now_s = self._kill(), clock_s()
+    def kill(self) -> Generator[None, None, None]:
+        killed = yield from self._kill()
+        now_s = clock_s()
         if self.new_s is None or not killed.items() <= self.killed.items():
             self.new_s, self.again_s = now_s, AGAIN_S
         elif now_s - self.new_s >= HANGS_S:
             self.again_s = longer_s(self.again_s)
         self.killed = killed
 
-    def _kill(self) -> dict[int, int]:
+    def _kill(self) -> Generator[None, None, dict[int, int]]:
         if self.group < 0:
-            return at_once(kill_begun(at_once(self._tree({})), self.pid, self._tree))
+            # also what the last kill has met: others are found by it as long as it is there
+            began = yield from self._tree(self.killed)
+            return (yield from kill_begun(began, self.pid, self._tree))
         group = f"/proc/self/fd/{self.group}"
         members = partial(cgroup.members, Path(group))
         with contextlib.suppress(OSError):
@@ -232,8 +236,7 @@ class Watch:
             if len(self._leases) <= TOGETHER_LEASES:
                 time.sleep(TOGETHER_S)
         for _ in range(SUSPECTED):  # the keeper died: kill what it ran
-            for lease in self._leases.values():
-                lease.kill()
+            side_by_side((lease.kill() for lease in self._leases.values()), LET_S)
             time.sleep(AGAIN_S)
 
     def _hear_all(self) -> bool:
@@ -266,20 +269,17 @@ class Watch:
         now_s = clock_s()
         due = [lease for lease in self._leases.values() if now_s >= self._kill_at_s(lease)]
         survived = [lease for lease in due if lease.has_survived]
-        for lease in due:
-            if not lease.has_survived:
-                self._end(lease)
+        side_by_side((self._end(lease) for lease in due if not lease.has_survived), LET_S)
         if survived:
-            took_s = self._end(min(survived, key=lambda lease: lease.until_s))
-            self._survivors_at_s = clock_s() + took_s / SURVIVORS_SHARE
+            now_s = clock_s()
+            side_by_side([self._end(min(survived, key=lambda lease: lease.until_s))], LET_S)
+            self._survivors_at_s = clock_s() + (clock_s() - now_s) / SURVIVORS_SHARE
 
-    def _end(self, lease: Lease) -> float:
-        """Returns how long it took, during which others may get no processor."""
+    def _end(self, lease: Lease) -> Generator[None, None, None]:
         now_s = clock_s()
-        lease.kill()
-        took_s = clock_s() - now_s
+        yield from lease.kill()
+        took_s = clock_s() - now_s  # during which others may get no processor
         lease.until_s = now_s + took_s + max(lease.again_s, took_s) - GRACE_S
-        return took_s
 
     def _kill_at_s(self, lease: Lease) -> float:
         at_s = lease.until_s + GRACE_S

@@ -58,9 +58,12 @@ def test_it_is_over_when_its_job_may_begin_elsewhere(short_dir, tmp_path, contai
         lone.spawn("1", ANN, argv, limit_frame("1", begun_s + LEASE_S, 0.0))
         lone.socket.settimeout(60)
         over = lone.hear(keeper.EXITED, "1")[OVER]
+        said_s = clock_s()
         time.sleep(1.0)
         ended_s = last_sign_s(shared)
         assert over == LEASE.encode()
         assert ended_s > begun_s + LEASE_S / 2
-        assert clock_s() - ended_s > 0.5, "none of it is left"
-        assert ended_s < begun_s + Terms().waited_for_s(LEASE_S)
+        assert ended_s < said_s, "none of it is left when the keeper says so"
+        # As long after its lease as a dispatcher waits by default; after so short a lease it waits
+        # less, and where little else runs that is enough, too.
+        assert ended_s < begun_s + LEASE_S + Terms().waited_s - Terms().lease_s

@@ -115,6 +115,70 @@ def test_who_was_begun_while_others_were_stopped_is_stopped_before_one_is_killed
     wait_for(pids, ENDED)
 
 
+def test_who_is_begun_by_a_fork_that_a_stop_did_not_end_is_stopped_before_one_is_killed(
+    crowd, sent, monkeypatch
+):
+    """A process that was sent SIGSTOP ends its fork first, and without a processor that takes long.
+    The look was over by then, so the child outlived its job, and went on with the bomb."""
+    forking, questions = crowd.all[0].pid, iter(range(3))
+
+    def may_fork(pid):
+        if pid != forking or (question := next(questions, None)) is None:
+            return False
+        if question == 2:
+            crowd.all.append(crowd.another())
+        return question < 2
+
+    monkeypatch.setattr(process_table, "may_fork", may_fork, raising=False)
+    first = portions.at_once(portions.begun_in(crowd.members))
+    portions.at_once(portions.kill_begun(first, look=lambda _: portions.begun_in(crowd.members)))
+    assert len(crowd.all) == MANY + 1
+    numbers = [number for _, number in sent]
+    assert numbers == [signal.SIGSTOP] * (MANY + 1) + [signal.SIGKILL] * (MANY + 1)
+    wait_for([process.pid for process in crowd.all], ENDED)
+
+
+def test_a_child_is_stopped_with_its_parent_without_another_look_at_all(sent):
+    """Until that look a process of a fork bomb begins dozens of others."""
+    words = ["sh", "-c", "setsid sleep 60 >/dev/null & echo $!; wait"]
+    pipe = {"stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, start_new_session=True, **pipe) as leader:
+        child = int(leader.stdout.readline())
+        began = {leader.pid: process_table.task_of(leader.pid).started_ticks}
+        killed = portions.at_once(portions.kill_begun(began, leader.pid, lambda _: iter_of({})))
+    assert killed.keys() == {leader.pid, child}
+    assert sent[:2] == [(leader.pid, signal.SIGSTOP), (child, signal.SIGSTOP)]
+    wait_for([child], ENDED)
+
+
+def iter_of(found):
+    return found
+    yield
+
+
+def test_looks_come_to_an_end_though_nobody_stops(crowd, sent, monkeypatch):
+    now_s = iter(range(1000))
+    monkeypatch.setattr(portions, "clock_s", lambda: float(next(now_s)))
+    monkeypatch.setattr(process_table, "may_fork", lambda _: True)
+    first = portions.at_once(portions.begun_in(crowd.members))
+    portions.at_once(portions.kill_begun(first, look=lambda _: portions.begun_in(crowd.members)))
+    wait_for([process.pid for process in crowd.all], ENDED)
+
+
+def test_of_strangers_nothing_is_read_that_they_can_hold_back(monkeypatch):
+    """A process that is in exec, and gets no processor there, shows /proc/PID/stat to nobody: that
+    kept the warden from a fork bomb for seconds."""
+    read, task_of = [], process_table.task_of
+    monkeypatch.setattr(process_table, "task_of", lambda pid: read.append(pid) or task_of(pid))
+    words = ["sh", "-c", "sleep 60 & echo $!; wait"]
+    pipe = {"stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, start_new_session=True, **pipe) as leader:
+        child = int(leader.stdout.readline())
+        found = portions.at_once(portions.begun_by(leader.pid, {}))
+        os.killpg(leader.pid, signal.SIGKILL)
+    assert set(found) == set(read) == {leader.pid, child}
+
+
 def test_looks_for_those_that_others_continue_and_start_come_to_an_end(crowd, sent):
     def look(_):
         crowd.all.append(crowd.another())

@@ -10,6 +10,7 @@ from lbd.keeper.limits import time_limits as limits_module
 from lbd.keeper.limits.time_limits import (
     CPU,
     CPU_US,
+    GRACE_S,
     LEASE,
     LEASE_MS,
     LEASE_UNTIL_MS,
@@ -64,7 +65,21 @@ def test_a_lease_counts_while_the_keeper_does_not_read_its_orders():
     told = dict(frames.fields(body))
     assert int(told[LEASE_UNTIL_MS]) < clock_s() * 1e3
     limits.set("a", 1, "", told, clock_s())
-    assert limits.over() == ["a"]
+    assert until_over(limits) == ["a"]
+
+
+def test_a_keeper_that_is_late_leaves_it_to_the_warden_for_a_moment(monkeypatch):
+    """It got no processor beside a fork bomb. Both killed then, and each what the other had not
+    found all of, so that the rest had lost their parents and ran on."""
+    now_s = 1000.0
+    monkeypatch.setattr(limits_module, "clock_s", lambda: now_s)
+    limits = Limits()
+    for job, left_s in ("late", -GRACE_S), ("in time", 0.0):
+        limits.set(job, 1, "", {LEASE_UNTIL_MS: b"%d" % ((now_s + left_s) * 1e3), CPU_US: b"0"}, 0)
+    assert limits.over() == limits.over() == ["in time"]
+    now_s += limits_module.LOOK_S_MAX
+    assert limits.over() == ["late", "in time"]
+    assert limits.ended("late") == LEASE
 
 
 def test_the_cpu_time_of_a_child_counts_for_its_tree():
@@ -109,7 +124,7 @@ def test_the_cpu_time_of_vanished_processes_is_not_forgotten(monkeypatch):
 def test_a_lease_counts_from_when_it_was_sent():
     limits = Limits()
     assert limits.set("a", 1, "", given(1000), clock_s() - 5.0) < clock_s()
-    assert limits.over() == ["a"]
+    assert until_over(limits) == ["a"]
 
 
 def test_no_lease_is_too_long_to_wait_for():

@@ -159,6 +159,25 @@ def test_what_a_leader_has_left_in_its_session_is_killed(pair):
             time.sleep(0.01)
 
 
+def test_what_a_killed_process_has_begun_is_found_by_it_in_the_next_kill(pair):
+    """It has a session of its own, and the leader is gone."""
+    words = ["sh", "-c", "setsid sleep 60 >/dev/null & echo $!; wait"]
+    with (
+        subprocess.Popen(
+            words, start_new_session=True, text=True, stdout=subprocess.PIPE
+        ) as killed,
+        leader() as process,
+    ):
+        left = int(killed.stdout.readline())
+        pair.warden.lease(process.pid, clock_s() - 2 * GRACE_S, os.getuid(), "")
+        pair.learn()
+        ticks = process_table.task_of(killed.pid).started_ticks
+        pair.watch._leases[process.pid].killed = {killed.pid: ticks}
+        pair.watch._end_overdue()
+        while not has_ended(left):
+            time.sleep(0.01)
+
+
 def has_ended(pid):
     task = process_table.task_of(pid)
     return task is None or task.has_ended
