@@ -152,7 +152,9 @@ def _stopped(
     `until_s`. Stops their children that are not known, waits for these, too, and adds them."""
     while pids:
         left: list[int] = []
-        for portion in by_portions(pids):
+        for number, portion in enumerate(by_portions(pids)):
+            if number:
+                yield
             for pid in portion:
                 if process_table.may_fork(pid):  # asked first: if not, these are all its children
                     left.append(pid)
