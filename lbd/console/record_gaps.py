@@ -50,16 +50,17 @@ def gap_lines(
 def late_records(
     begun: Mapping[str, float], since_s: float, until_s: float, clock: Clock
 ) -> list[str]:
-    """`begun`: since when each host's record is complete; nan: not known. Returns a line for each
-    whose record starts after `since_s` and later than the others': it may be new, or have lost its
-    record."""
+    """`begun`: since when each host's record is complete; nan: not known. Returns one line if no
+    record reaches back to `since_s`, as older jobs were dropped or the cluster is new, and a line
+    for each host whose record starts later than the others': it may be new, or have lost it."""
     known = [first for first in begun.values() if not math.isnan(first)]
     earliest = max(since_s, min(known, default=since_s))
     latest = earliest + TOGETHER_S + LATE * max(0.0, until_s - earliest)
-    return [
-        f"{host}: on record only since {clock.time_of_day(first)}"
-        for host, first in sorted(begun.items())
-        if first > latest
+    late = {host: first for host, first in sorted(begun.items()) if first > latest}
+    all_late = len(known) == len(begun) and earliest > since_s
+    lines = [f"on record only since {clock.time_of_day(earliest)}"] if all_late else []
+    return lines + [
+        f"{host}: on record only since {clock.time_of_day(first)}" for host, first in late.items()
     ]
 
 

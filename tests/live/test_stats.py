@@ -82,15 +82,23 @@ def test_stats_show_when_the_algorithm_was_changed(make_lab):
     lab.wait_until(lambda: stats(lab)["algorithm_changes"], "h1 has heard of it")
     (change,) = stats(lab)["algorithm_changes"]
     assert (change["was"], change["algorithm"]) == ("GLOBAL", "LOWEST")
-    last = lab.run("h1", "lbctl", "stats", check=True).stdout.splitlines()[-1]
-    assert last.endswith(": algorithm GLOBAL → LOWEST")
+    *_, changed, since = lab.run("h1", "lbctl", "stats", check=True).stdout.splitlines()
+    assert changed.endswith(": algorithm GLOBAL → LOWEST")
+    assert since.startswith("on record only since "), "the lab is younger than a day"
 
 
 def test_no_jobs_are_one_line(make_lab):
     lab = make_lab(1)
-    result = lab.run("h1", "lbctl", "stats", "--since", "5m")
+    begun = stats(lab)["record_since"]["h1"]
+    lab.wait_until(lambda: time.time() > begun + 2, "the record covers a second")
+    result = lab.run("h1", "lbctl", "stats", "--since", "1s")
     assert (result.returncode, result.stdout) == (0, "")
-    assert_one_line(result.stderr, "lbctl", "no job ended within 5m")
+    assert_one_line(result.stderr, "lbctl", "no job ended within 1s")
+    result = lab.run("h1", "lbctl", "stats", "--since", "2d")
+    assert (result.returncode, result.stdout) == (0, "")
+    first, second = result.stderr.splitlines()
+    assert first == "lbctl: no job on record that ended within 2d"
+    assert second.startswith("lbctl: on record only since ")
     assert stats(lab)["jobs"] == 0
     assert stats(lab)["mean_response_s"] is None
 

@@ -113,7 +113,8 @@ def stats(daemons: Daemons, options: argparse.Namespace) -> int:
         late = []
     else:
         of = f" of {options.user}" if options.user else " of yours" if whose(found) else ""
-        say(f"no job{of} ended {said_of(options.since, now_s, until)}")
+        record = " on record that" if late else ""  # older ones may have been dropped
+        say(f"no job{of}{record} ended {said_of(options.since, now_s, until)}")
     for line in () if options.json else late:
         say(line)
     return status

@@ -164,23 +164,28 @@ def test_a_programs_name_is_no_formula_and_moves_no_cursor(name, shown):
     assert csv_name(name) == shown
 
 
+ALL = ""  # a line for all hosts, without a name
+
+
 @pytest.mark.parametrize(
     ("begun", "late"),
     [
         ((10.0, 20.0, 9000.0), ["h3"]),
-        ((5000.0, 5040.0, 9000.0), ["h3"]),  # the cluster itself began after the requested start
-        ((9268.0, 9268.0, 9466.0), ["h3"]),  # it was replaced
-        ((5000.0, 5010.0, 5050.0), []),  # set up together
+        # the cluster itself began after the requested start
+        ((5000.0, 5040.0, 9000.0), [ALL, "h3"]),
+        ((9268.0, 9268.0, 9466.0), [ALL, "h3"]),  # it was replaced
+        ((5000.0, 5010.0, 5050.0), [ALL]),  # set up together, or all have dropped older jobs
+        ((15000.0, 15000.0, 15000.0), [ALL]),  # nothing of that time is on record
         ((10.0, None, 20.0), []),  # of another release
         ((None, None, None), []),
-        ((9000.0, 9000.0, 9000.0), []),
+        ((9000.0, 9000.0, None), []),
         ((10.0, 20.0, 15000.0), ["h3"]),  # after --until: it has nothing of that time
     ],
 )
 def test_a_host_whose_record_begins_late_is_named(begun, late):
     known = {f"h{at}": math.nan if first is None else first for at, first in enumerate(begun, 1)}
-    lines = late_records(known, 0.0, 10_000.0, Clock(10_000.0, utc=True))
-    assert [line.partition(":")[0] for line in lines] == late
+    lines = late_records(known, 10.0, 10_000.0, Clock(10_000.0, utc=True))
+    assert [line.partition("on record only since ")[0].rstrip(": ") for line in lines] == late
 
 
 BEGUN = {"h1": 1767261600.0, "h2": 1767225600.0}
@@ -200,6 +205,20 @@ def late(daemon):
 def test_the_start_of_the_record_is_given_below_the_table(late, capsys):
     assert lbctl.main(["stats", *DAY]) == 0
     assert capsys.readouterr().out.endswith(late)
+
+
+@pytest.mark.parametrize("form", [(), ("--csv",)])
+def test_no_job_is_said_to_have_ended_only_of_a_time_on_record(daemon, capsys, form):
+    """All jobs of that time had been dropped by `stats.keep_days`, on all hosts."""
+    daemon("lim", status=STATUS)
+    begun = BEGUN["h1"] + 86400.0
+    daemon("lbm", stats={**ANSWER, "all": row("", 0), "by_command": [], "record_since": begun})
+    assert lbctl.main(["stats", *DAY, *form]) == 0
+    said = capsys.readouterr().err.splitlines()
+    period = "from 2026-01-01 00:00 until 2026-01-02 00:00"
+    assert said[:-1] == ([] if form else [f"lbctl: no job on record that ended {period}"])
+    since = Clock(1795600000.0).time_of_day(begun)
+    assert said[-1] == f"lbctl: on record only since {since}"
 
 
 def test_the_start_of_the_record_is_given_beside_figures_for_programs(late, capsys):
