@@ -207,6 +207,14 @@ def test_one_group_by_day_and_everybody_by_night(make_lab):
         assert "closed" not in lab.run("h1", "lbctl", "status").stdout
         assert "everybody may from" in lab.run("h1", "lbctl", "predict", "-H", "h2").stdout
         assert "no host takes" not in lab.run("h1", "lbctl", "predict").stdout
+        reload("admission", when=(f"{now.tm_min} {now.tm_hour} * * *",))
+        lab.wait_until(
+            lambda: re.search(
+                rf"no host takes it now: h2: .* until (\w+ )?{later}",
+                " ".join(lab.run("h1", "lbctl", "predict", "-H", "h2").stdout.split()),
+            ),
+            "the hours of h2 are said",
+        )
         reload("admission", users=("somebody",), everybody_when=("0:00-24:00",))
         assert on_h2(lab, "true").returncode == 0
         lab.wait_until(lambda: state_of(lab, job) == "done", "h2 says that it has other rules")
@@ -217,6 +225,7 @@ def test_one_group_by_day_and_everybody_by_night(make_lab):
         )  # fmt: skip
         refused(on_h2(lab, "true"), "programs")
         refused(lab.run("h1", "lbrun", "-d", "-H", "h2", "true"), "programs")
+        assert "admission.programs" in lab.run("h1", "lbctl", "predict", "-H", "h2", "true").stdout
 
 
 def reason_of(lab, job):

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import os
 
 from lbd.cli.ctl.eligible import add_command
 from lbd.cli.ctl.verb import Verb, reading, say
@@ -140,6 +141,7 @@ def predict(daemons: Daemons, options: argparse.Namespace) -> int:
         "op": "queue.predict", "slots": least, "slots_most": most, "speedup": options.speedup,
         "work_s": options.work, "command": command,
         "needs": needs_of(options), "host": options.host, "excluded": excluded,
+        "path": os.environ.get("PATH", os.defpath),
     }  # fmt: skip
     if options.host is not None:
         check_host(daemons, options.host)
@@ -168,7 +170,7 @@ def predict_lines(reply: Json, least: int, most: int, page: Page) -> list[str]:
     rows = tables(reply, "choices")
     if why := text(reply, "nobody_takes"):  # no time is left of the queue's forecast
         unknown = "unknown when a job, submitted now, would start"
-        return wrapped(f"{unknown}: no host takes jobs of yours now: {why}", page.columns, "  ")
+        return wrapped(f"{unknown}: no host takes it now: {why}", page.columns, "  ")
     if least == most and len(rows) < 2 and not has_end(rows):
         what = "a job" if least == 1 else f"a job of {least} slots"
         said = f"{what}, submitted now, would start: {begin_phrase(reply)}"

@@ -40,7 +40,7 @@ from lbd.text.placement_phrases import ALL_OTHERS_EXCLUDED
 ANSWER_S = 2.0
 FOR_GOOD = "admission"  # the phase of permanent refusals by rules
 CLOSED = (FOR_GOOD, NOT_YET, DRAINED)
-# Asks whether a user is let in: it is no program, so no rule on programs is about it.
+# Asks whether a user is let in at all: it is no program, so no rule on programs is about it.
 NO_PROGRAM = b"/"
 # Questions at once. A user who looks into a directory that hangs occupies a turn for that long, so
 # each user has a turn of their own too.
@@ -136,8 +136,9 @@ class Checks:
         return reply
 
     async def nobody_admits(self, question: Json, caller: Caller) -> str:
-        """Why no host that may run a queued job of the caller's takes any of them now, with until
-        when if that is known; "" if one does, or may."""
+        """Why no host that may run a queued job of the caller's takes it now, with until when if
+        that is known; "" if one does, or may. The program counts, if there is one and no directory
+        is part of its name: it is not found then, as it may come with the job."""
         own, only = self._home.config.host.name, question.get("host")
         excluded = question.get("excluded")
         left_out = excluded if isinstance(excluded, list) else []
@@ -147,7 +148,8 @@ class Checks:
             return ""
         request = lbm_pb2.RunRequest(
             job_id="check", origin=own, user=user_name(caller.uid), uid=caller.uid,
-            argv=[NO_PROGRAM], directory=b"/",
+            argv=argv_of(question)[:1] or [NO_PROGRAM], directory=b"/",
+            environment=[b"PATH=" + os.fsencode(str(question.get("path") or os.defpath))],
         )  # fmt: skip
 
         async def why(host: ClusterHost | None) -> Refused | None:
@@ -163,8 +165,7 @@ class Checks:
         names = [one for one in asked if only in (None, one) and one not in left_out]
         found = await asyncio.gather(*(why(asked[name]) for name in names))
         refusals = [(name, one) for name, one in zip(names, found, strict=True) if one is not None]
-        is_by_rule = any(one.phase != DRAINED for _, one in refusals)
-        return refused_by(refusals) if len(refusals) == len(names) and is_by_rule else ""
+        return refused_by(refusals) if len(refusals) == len(names) else ""
 
     async def _placed(self, to_lim: Json) -> Json:
         """Raises Refusal."""

@@ -280,7 +280,7 @@ def test_no_time_is_given_while_no_host_takes_the_users_jobs(daemon, capsys):
     lbm = daemon("lbm", **{"queue.predict": {**told, "nobody_takes": why}})
     assert lbctl.main(["predict"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    begins = "unknown when a job, submitted now, would start: no host takes jobs of yours now"
+    begins = "unknown when a job, submitted now, would start: no host takes it now"
     assert said == f"{begins}: {why}"
     lbm.answers["queue.predict"] = told
     assert lbctl.main(["predict"]) == 0

@@ -196,7 +196,35 @@ async def test_a_prediction_says_that_no_hosts_rules_let_the_user_in():
     assert await nobody(shut, h2=shut, h3=shut) == f"h1, h2, h3: {LATER}"
     drained = closed("h3 is drained", "drained")
     assert await nobody(shut, h2=shut, h3=drained) == f"h1, h2: {LATER}; h3: h3 is drained"
-    assert await nobody(drained, h2=drained, h3=drained) == "", "the dispatcher knows that"
+    assert await nobody(drained, h2=drained, h3=drained) == "h1, h2, h3: h3 is drained"
+
+
+async def test_a_prediction_says_from_when_on_closed_hosts_take_jobs():
+    """It was `no host that accepts jobs now has 1 slot`."""
+    until = "no commands of other hosts until {}:00 (admission.when)"
+    one, other = (closed(until.format(at), "drained") for at in (22, 23))
+    assert await nobody(one, h2=other) == f"h1: {one.reason}; h2: {other.reason}"
+    assert await nobody(one, h2=other, only="h1") == f"h1: {one.reason}"
+    assert await nobody(one, h2=lbm_pb2.CheckReply(able=True)) == ""
+
+
+@pytest.mark.parametrize(("command", "asked"), [(["uname", "-n"], b"uname"), ([], b"/")])
+async def test_a_prediction_for_a_command_goes_by_the_rules_on_programs(command, asked):
+    """A start at once was promised of a job that was refused at once."""
+    seen = []
+
+    async def answer(request):
+        seen.append((*request.argv, *request.environment))
+        return closed("uname is not allowed here (admission.programs)", "admission")
+
+    home = Home()
+    home.config = replace(home.config, host=HostConfig(name="h1"))
+    checks = Checks(None, home)
+    checks._check = answer
+    question = {"host": "h1", "command": command, "path": "/bin"}
+    said = await checks.nobody_admits(question, Caller(1, ANN, 1))
+    assert said == "h1: uname is not allowed here (admission.programs)"
+    assert seen == [(asked, b"PATH=/bin")]
 
 
 @pytest.mark.parametrize(
