@@ -115,10 +115,9 @@ def reason_and_placed(job: Json) -> tuple[str, str]:
 
 
 def in_words(reason: str) -> str:
-    """Explains the word that a placement begins with."""
+    """Puts a sentence in place of the word that a placement begins with; JSON has the word."""
     word, mark, rest = reason.partition("; ")
-    words = WORDS.get(word)
-    return f"{word}{f': {words}' if words else ''}{mark}{rest}"
+    return f"{WORDS.get(word, word)}{mark}{rest}"
 
 
 def where_its_output_went(job: Json) -> str:

@@ -25,7 +25,7 @@ PHRASES = {
     "no-balancing": "the algorithm NOLB never moves commands",
     "centre-silent": "the coordinator does not answer",
     BELOW_THRESHOLD: "the load is within lim.local_threshold",
-    "wanted": "requested with -H",
+    "wanted": "-H was given",
     "nested": "an lbrun inside lbm.max_hops others does not move its command again",
     "placed-already": "the lbrun that started this one has chosen this host for it",
     "unseen-directory": "its working directory cannot be examined here, so it does not leave",

@@ -178,8 +178,8 @@ def test_a_list_of_hosts_without_a_name_is_refused(lab, names):
 VERBOSE = [
     (("--local",), r"h1 \(this host\): --local was given"),
     ((), r"(h1 \(this host\): load .* \(lim.local_threshold\)|h[123].*: .+)"),
-    (("-H", "h2"), "h2: requested with -H"),
-    (("-H", "h1"), r"h1 \(this host\): requested with -H"),
+    (("-H", "h2"), "h2: -H was given"),
+    (("-H", "h1"), r"h1 \(this host\): -H was given"),
     (("--remote", "-x", "h2"), r"h3: --remote was given; its load will be [\d.]+, the lowest .*"),
     (("-x", "h1,h2"), r"h3: -x h1 was given; its load will be [\d.]+, the lowest .*"),
 ]

@@ -41,7 +41,7 @@ from lbd.sim.advice import (
     trials,
 )
 from lbd.sim.balance.runs import Outcome, load_of, run_once
-from lbd.text.units import duration_text
+from lbd.text.units import counted, duration_text
 
 HOUR_S = 3600.0
 HOST_JOBS_MAX = 100_000
@@ -218,10 +218,8 @@ def show(day: Day, results: list[Finding], span_s: float) -> None:
         f"{day.movable} could move; utilisation {load_of(day.setup):.0%} without pauses"
     )
     if day.guessed:
-        put(
-            f"the CPU time of {day.guessed} jobs was not measured and is taken from similar "
-            "commands"
-        )
+        jobs = counted(day.guessed, "job")
+        put(f"the CPU time of {jobs} was not measured and is taken from similar commands")
     if day.span_s < HOUR_S:
         put(f"all came within {duration_text(day.span_s)}: too short a time to stand for a day")
     put()

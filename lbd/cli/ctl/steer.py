@@ -24,6 +24,7 @@ POLL_S = 0.5
 SILENT_S = 2.0  # then it says what it waits for
 UNKNOWN_S = 30.0  # so long it may be unknown what runs on a host, as when daemons are restarted
 SAVED_LATER = "tried again until it is; a restart of the LIM here before that may undo it"
+UNTIL = "it ends only when no LIM of the cluster runs any more"
 MISSING_SHOWN = 10  # hosts named in the message
 
 
@@ -236,9 +237,9 @@ def say_where(options: argparse.Namespace, reply: Json, name: str, change: str, 
             on = f"saved on {int(number(reply, 'changed')) - 1} of {counted(hosts, 'host')}"
             lasts = f"{on}; not on this one: {unsaved}; {SAVED_LATER}"
     elif saved:
-        lasts = f"it lasts until every host's LIM has stopped; then the saved {saved} applies"
+        lasts = f"{UNTIL}; then the saved {saved} applies"
     else:
-        lasts = "it lasts until every host's LIM has stopped; --save keeps it"
+        lasts = f"{UNTIL}; --save keeps it"
     say(f"{change} {where(reply)}; {lasts}")
     say_missing({**reply, "unsaved": ""} if options.save else reply)
 

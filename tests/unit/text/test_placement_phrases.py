@@ -33,7 +33,7 @@ LOWEST = "its load will be 1.00, the lowest of the hosts that accept commands no
          f"{LOWEST}; h3 and 2 more are as low"),
         ("lowest", "P2C", SEEN, "the command and those already there would finish soonest"),
         ("no-gain", "GLOBAL", SEEN, "no other host is better by more than 0.10 (lim.min_gain)"),
-        ("wanted", "GLOBAL", SEEN, "requested with -H"),
+        ("wanted", "GLOBAL", SEEN, "-H was given"),
         ("of-a-later-release", "GLOBAL", SEEN, "of a later release"),
     ],
 )  # fmt: skip
@@ -80,7 +80,7 @@ def test_but_not_more_than_a_record_has_room_for():
         ("lowest", "P2C", SEEN,
          "--remote was given; the command and those already there would finish soonest"),
         ("random", "RANDOM", None, "--remote was given; picked at random (RANDOM)"),
-        ("wanted", "GLOBAL", SEEN, "requested with -H"),
+        ("wanted", "GLOBAL", SEEN, "-H was given"),
     ],
 )  # fmt: skip
 def test_a_command_that_must_leave_is_not_said_to_have_left_because_of_loads(

@@ -133,17 +133,17 @@ def test_where_a_command_was_typed_is_not_said_to_be_where_it_runs():
 
 def test_the_reason_for_the_placement_is_explained():
     lines = details({"reason": "lowest"}, Clock(0.0, True))
-    assert lines[-1] == "placed     lowest: the best of the hosts that accept commands"
+    assert lines[-1] == "placed     the best of the hosts that accept commands"
     lines = details({"reason": "no-gain; load with it: h3 1.20, h1 1.32"}, Clock(0.0, True))
     assert lines[-1] == (
-        "placed     no-gain: no host that accepts commands was clearly better; "
+        "placed     no host that accepts commands was clearly better; "
         "load with it: h3 1.20, h1 1.32"
     )
     assert details({"reason": "other"}, Clock(0.0, True))[-1] == "reason     other"
     killed = {"reason": "cancelled by ann@h1", "placed": "lowest"}
     assert details(killed, Clock(0.0, True))[-2:] == [
         "reason     cancelled by ann@h1",
-        "placed     lowest: the best of the hosts that accept commands",
+        "placed     the best of the hosts that accept commands",
     ]
     attempts = [{"number": 1, "reason": "wanted"}, {"number": 1, "reason": "cancelled by ann@h1"}]
     assert [one["reason"] for one in attempts_of({"attempts": attempts})] == [
