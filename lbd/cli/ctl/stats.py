@@ -137,15 +137,21 @@ def changes_of(found: Gathered[Json], since: float, until: float) -> list[Json]:
         {"at": number(one, "since"), "was": text(before, "algorithm"),
          "algorithm": text(one, "algorithm")}
         for before, one in pairwise(known)
-        if since <= number(one, "since") < until
+        if since < second_of(one) < until
     ]  # fmt: skip
 
 
 def algorithm_before(found: Gathered[Json], at: float) -> str:
     """Returns the algorithm at that time, as known to this host; "" if it is not known."""
     known = tables(found.answers.get(found.own, {}), "algorithms")
-    before = [text(one, "algorithm") for one in known if number(one, "since") <= at]
+    before = [text(one, "algorithm") for one in known if second_of(one) <= at]
     return before[-1] if before else ""
+
+
+def second_of(change: Json) -> float:
+    """Returns when it was, as it is shown: people give just these times to --since and --until."""
+    at = number(change, "since")
+    return at if math.isnan(at) else math.floor(at)
 
 
 def changes_lines(found: Gathered[Json], since: float, until: float, clock: Clock) -> list[str]:

@@ -263,10 +263,15 @@ def test_a_change_of_the_algorithm_is_noted_below_the_table(daemon, capsys):
     assert found == [{"at": 1767232800.0, "was": "NOLB", "algorithm": "LOWEST"}]
 
 
-def test_the_heading_names_the_algorithm_of_that_time_if_another_is_in_force_now(daemon, capsys):
-    """It named only that of now, although the table was of another."""
+@pytest.mark.parametrize("later_s", [-3600.0, 0.01])
+def test_the_heading_names_the_algorithm_of_that_time_if_another_is_in_force_now(
+    daemon, capsys, later_s
+):
+    """It named only that of now, although the table was of another; so it did if --since was the
+    second of the change, as a line of `lbctl stats` shows it."""
     daemon("lim", status=STATUS)
-    known = (1.0, "NOLB"), (1767220000.0, "P2C"), (1795600000.0, "GLOBAL")
+    since_s, until_s = (datetime.fromisoformat(day).timestamp() for day in DAY[1::2])
+    known = (1.0, "NOLB"), (since_s + later_s, "P2C"), (until_s + 0.3, "GLOBAL")
     told = [{"since": at, "algorithm": name} for at, name in known]
     daemon("lbm", stats=lambda _: {"ok": True, **ANSWER, "all": row("", 1), "by_command": [],
                                    "algorithms": told})  # fmt: skip
