@@ -259,6 +259,7 @@ class Owner:
     def _note(self) -> None:
         """Notes the look in the book, step by step."""
         if not self._presence.is_watched:
+            self._file.write(time.time())  # what has been learnt since it was last saved
             self.book.unwatched()
             return
         now_s = time.time()

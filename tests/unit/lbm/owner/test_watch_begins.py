@@ -24,5 +24,11 @@ async def test_it_looks_as_soon_as_its_rules_say_so(tmp_path):
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert owner.book.is_here is False
+    record = tmp_path / "owner.json"
+    record.unlink(missing_ok=True)
+    rules.config = config
+    owner.look()
+    assert owner.book.is_here is None
+    assert record.exists(), "what was learnt until then was lost at the next restart"
     watching.cancel()
     await asyncio.wait([watching])
