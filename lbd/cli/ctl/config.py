@@ -17,7 +17,7 @@ from lbd.cli.ctl.own_config import (
     way_without,
     with_settings,
 )
-from lbd.cli.ctl.startable import warn
+from lbd.cli.ctl.startable import warn, warn_of_rules
 from lbd.cli.ctl.steer import FORWARD_TIMEOUT_S, algorithm, param, say_missing, where
 from lbd.cli.ctl.verb import Verb, say
 from lbd.cli.damaged_config import load_despite_faults
@@ -40,7 +40,6 @@ from lbd.console.daemons import Daemons
 from lbd.console.output import DIM, Cell, own_page, print_json, put
 from lbd.console.reply import Json, table, text, texts
 from lbd.doctor.daemon_replies import slots
-from lbd.doctor.idle_rules import rules_checks
 from lbd.doctor.queue_settings import OF_THE_QUEUE, fault_with, queue_base, when_in_force
 from lbd.errors import ConfigError, LbdError
 from lbd.text.spelling import hint
@@ -136,6 +135,7 @@ def check(options: argparse.Namespace, path: str | None) -> int:
         put(*faults)
     elif config.path:
         put(f"{config.path} is valid")
+        warn_of_rules(config)
         warn(config)
     else:
         put(f"{absent_file(named)} does not exist: all settings have their defaults")
@@ -265,9 +265,7 @@ def change(options: argparse.Namespace, path: str | None) -> int:
         fault = re.sub(rf"^{re.escape(str(file))}(:\d+)?: ", "", str(problem))
         raise ConfigError(f"{file} is not changed: {fault}") from None
     put_config(file, text)
-    for found in rules_checks(config.admission):
-        if found.name == name:
-            say(f"warning: {found.says}; {found.fix}")
+    warn_of_rules(config, name)
     warn(config)
     daemons = Daemons(load(path))
     overruled = overruled_by(name, value, daemons)

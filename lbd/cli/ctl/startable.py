@@ -1,4 +1,5 @@
-"""Whether this host's daemons could start with its lbd.toml, and why one did not."""
+"""Whether this host's daemons could start with its lbd.toml, and why one did not; whether its rules
+can work as meant."""
 
 from collections.abc import Collection, Iterator
 
@@ -6,6 +7,7 @@ from lbd.cli.ctl.own_address import certified
 from lbd.cli.ctl.verb import say
 from lbd.config.schema import Config
 from lbd.doctor.checks import daemons_account, may
+from lbd.doctor.idle_rules import rules_checks
 from lbd.doctor.this_host import address
 from lbd.doctor.unit_paths import STORE, WRITERS, barred
 from lbd.process.units import said_by
@@ -41,6 +43,13 @@ def obstacles(config: Config, daemons: Collection[str] = ("dispatcher",)) -> Ite
 def warn(config: Config) -> None:
     for obstacle in obstacles(config):
         say(f"warning: the daemons could not start with this: {obstacle}")
+
+
+def warn_of_rules(config: Config, only: str = "") -> None:
+    """Says what cannot work as meant in the owner's rules; `only`: in this setting."""
+    for found in rules_checks(config.admission):
+        if only in ("", found.name):
+            say(f"warning: {found.name}: {found.says}; {found.fix}")
 
 
 def failure(name: str, unit: str) -> str:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 
 from lbd.cli.ctl.own_config import after
+from lbd.cli.ctl.startable import warn_of_rules
 from lbd.cli.ctl.verb import Verb, asking, say
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
@@ -195,6 +196,7 @@ def reload(daemons: Daemons, options: argparse.Namespace) -> int:
         print_json({"reloaded": True, "needs_restart": later})
         return 0
     put("the owner's rules have been reloaded")
+    warn_of_rules(daemons.config)
     when = {name: after(name, daemons) for name in later}
     for each in dict.fromkeys(when.values()):
         names = ", ".join(name for name in later if when[name] == each)

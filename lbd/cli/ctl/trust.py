@@ -235,7 +235,11 @@ def settle_config(own: OwnConfig, more: Keys, path: str | None) -> None:
     if not running and path in (None, str(SYSTEM_FILE)):
         print(how_to_start([own.config.host.runtime_dir]))
     else:
-        do = "now restart the daemons of this host: lbctl restart" if running else "start it with: lbd up"
+        do = (
+            "now restart the daemons of this host: lbctl restart"
+            if running
+            else "start it with: lbd up"
+        )
         print(with_config(do, path))
 
 

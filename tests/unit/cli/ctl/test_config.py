@@ -246,9 +246,9 @@ def test_who_may_not_write_a_list_there_is_told_where_to_write_it(tmp_path, monk
 
 
 def test_an_owner_rule_that_cannot_work_as_meant_is_set_with_a_warning(lbctl, file):
-    assert "warning: this host has no group no:" in lbctl("set", "admission.groups", '["no"]').err
+    assert "groups: this host has no group no:" in lbctl("set", "admission.groups", '["no"]').err
     assert not lbctl("set", "admission.groups", "--unset").err
-    assert "warning: 5 s is too short" in lbctl("set", "admission.owner_idle_s", "5").err
+    assert "owner_idle_s: 5 s is too short" in lbctl("set", "admission.owner_idle_s", "5").err
     assert (load().admission.groups, load().admission.owner_idle_s) == ((), 5.0)
 
 

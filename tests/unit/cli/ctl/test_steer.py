@@ -24,8 +24,8 @@ def test_a_change_is_reported_with_its_hosts_and_how_long_it_lasts(daemon, capsy
     ):
         assert lbctl.main(words) == 0
         said = (
-            f"lbctl: {change} on 2 of 3 hosts; it ends only when no LIM of the cluster runs any more; "
-            "--save keeps it\n"
+            f"lbctl: {change} on 2 of 3 hosts; it ends only when no LIM of the cluster runs any "
+            "more; --save keeps it\n"
             "lbctl: not confirmed by h3: they will take it when they are heard again\n"
         )
         assert capsys.readouterr() == (out, said)
@@ -48,6 +48,19 @@ def test_a_reload_says_what_takes_effect_only_after_a_restart(daemon, capsys):
     )
     assert lbctl.main(["reload", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["needs_restart"] == later[:3]
+
+
+@pytest.mark.parametrize("words", [["reload"], ["config", "check"]])
+def test_rules_edited_by_hand_that_cannot_work_as_meant_are_warned_of(
+    daemon, capsys, tmp_path, words
+):
+    """The host admitted nobody, and the person who had edited the file read only "reloaded"."""
+    daemon("lbm", reload={"needs_restart": []})
+    with open(tmp_path / "lbd.toml", "a") as file:
+        file.write('[admission]\ngroups = ["no-such-group"]\n')
+    assert lbctl.main(words) == 0
+    said = "lbctl: warning: admission.groups: this host has no group no-such-group: "
+    assert capsys.readouterr().err.startswith(said)
 
 
 def test_a_value_that_was_in_force_already_is_no_change(daemon, capsys):
