@@ -24,7 +24,7 @@ from lbd.console.reply import Json, table, tables, text
 from lbd.console.reply import number as number_in
 from lbd.errors import ConfigError, LbdError
 from lbd.model import Needs
-from lbd.text.job_phrases import NOT_KNOWN_YET
+from lbd.text.job_phrases import NO_HOST_SUITS, NOT_KNOWN_YET
 from lbd.text.needs import read_features, read_needs
 from lbd.text.needs_words import needs_text
 from lbd.text.spelling import nearest
@@ -170,7 +170,7 @@ def predict_lines(reply: Json, least: int, most: int, page: Page) -> list[str]:
     rows = tables(reply, "choices")
     if why := text(reply, "nobody_takes"):  # no time is left of the queue's forecast
         unknown = "unknown when a job, submitted now, would start"
-        return wrapped(f"{unknown}: no host takes it now: {why}", page.columns, "  ")
+        return wrapped(f"{unknown}: {NO_HOST_SUITS}: {why}", page.columns, "  ")
     if least == most and len(rows) < 2 and not has_end(rows):
         what = "a job" if least == 1 else f"a job of {least} slots"
         said = f"{what}, submitted now, would start: {begin_phrase(reply)}"

@@ -72,7 +72,7 @@ def test_it_says_until_when_it_waits_whatever_another_host_refuses_later():
         f"{again.host}: not allowed here"
     ]
     assert waiting_reason(table.life, table.life.jobs[job]) == (
-        f"no host that accepts jobs now is suitable; {begin.host}: everybody may from 18:00; "
+        f"no host takes it now; {begin.host}: everybody may from 18:00; "
         f"{again.host}: not allowed here; h3: excluded (-x)"
     )
     table.now_s = 600.0

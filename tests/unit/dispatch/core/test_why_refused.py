@@ -14,7 +14,7 @@ def test_each_host_that_refused_it_is_named_with_its_reason():
     refused = Ending(Cause.LOST, reason=why)
     life.refused(HostId("h2"), JobId("1"), 1, "admission", refused, 0.0, DICE)
     said = f"h1: excluded (-x); h2: {why}"
-    assert reason(life, "1") == f"no host that accepts jobs now is suitable; {said}"
+    assert reason(life, "1") == f"no host takes it now; {said}"
     life.host_is(HostSlots(HostId("h3"), 1), 0.0, DICE)
     submit(life, "2", only=HostId("h3"))
     life.begun(HostId("h3"), JobId("1"), 2)

@@ -101,7 +101,7 @@ async def test_for_a_single_job_the_dispatcher_and_its_host_know_whether_it_has_
 async def test_a_job_that_no_host_takes_now_says_so_once_also_without_a_terminal():
     """In cron nothing was said, so that the job seemed to run, until the evening."""
     found, _, sent = attached(array=False)
-    refused = "no host that accepts jobs now is suitable; h1: excluded (-x); h2: no, until 18:00"
+    refused = "no host takes it now; h1: excluded (-x); h2: no, until 18:00"
     reasons = refused, "next, as soon as a slot is free on h3", refused
     reasons += (refused.replace("-x", "-x, or it could not begin there"),)  # when asked again
     for reason in reasons:

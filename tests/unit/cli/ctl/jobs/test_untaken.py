@@ -8,7 +8,7 @@ def test_wait_says_once_that_no_host_takes_a_job(daemon, capsys, monkeypatch):
     """It was silent for as long as that lasted."""
     monkeypatch.setattr(queued_jobs, "UNTAKEN_AFTER_S", 0.0)
     answers = iter([{"open": 2}, {"open": 2}, {"open": 0, "all_done": True}])
-    why = "no host that accepts jobs now is suitable; h1: not bob"
+    why = "no host takes it now; h1: not bob"
     jobs = [{"id": "9", "state": "running", "reason": ""},
             *({"id": n, "state": "pending", "reason": why} for n in ("10", "11"))]  # fmt: skip
     waits = {"queue.wait": lambda question: {"ok": True, **next(answers)}}
