@@ -174,8 +174,8 @@ def test_an_evicted_command_without_another_host_waits_for_one(three, terminal, 
     three.wait_until(lambda: Path(tmp_path, "h2").exists(), "it runs on h2")
     terminal.type()
     line = process.stderr.readline()
-    waits = "the command waits for another host or for the owner to go: "
-    assert line.startswith(f"lbrun: the owner of h2 is back; {waits}")
+    ended = "so the command was ended there; it waits to begin again on another host, or there once"
+    assert line.startswith(f"lbrun: the owner of h2 is back, {ended}")
     (job,) = three.lbctl_json("h1", "jobs")
     assert (job["state"], job["reason"]) == ("pending", "the owner of h2 is back")
     time.sleep(2.5)  # it has asked again by now
@@ -191,7 +191,7 @@ def test_a_command_that_waits_for_a_host_can_be_interrupted(three, terminal, rul
                           stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
     three.wait_until(lambda: three.lbctl_json("h2", "jobs"), "it runs on h2")
     terminal.type()
-    assert "the command waits for another host or for the owner to go" in process.stderr.readline()
+    assert "so the command was ended there; it waits to begin again" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=120) in (130, -signal.SIGINT)
     process.stderr.close()

@@ -96,8 +96,10 @@ class Eviction:
         if self.has_warned:
             return ""
         self.has_warned = True
-        waits = "waits for another host or for the owner to go"
-        return f"the owner of {self.host} is back; the command {waits}: {why}"
+        waits = "waits to begin again on another host, or there once the owner has gone"
+        return (
+            f"the owner of {self.host} is back, so the command was ended there; it {waits}: {why}"
+        )
 
 
 @dataclass(slots=True)

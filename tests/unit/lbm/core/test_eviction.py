@@ -38,7 +38,10 @@ from tests.unit.lbm.core.test_journey import (
 )  # fmt: skip
 
 AGAIN = (*LEFT, e.BeginAgain("the owner of h2 is back"), LOOK)
-IN_WAIT = "the owner of h2 is back; the command waits for another host or for the owner to go: "
+IN_WAIT = (
+    "the owner of h2 is back, so the command was ended there; it waits to begin again on another "
+    "host, or there once the owner has gone: "
+)
 WAITS = e.Warn(f"{IN_WAIT}no-willing-host")
 LOOKS = e.WaitForRoom(LOOK_S)
 
