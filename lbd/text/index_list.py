@@ -56,6 +56,8 @@ def read_part(part: str, text: str) -> Run:
     begin, end, step = int(first), int(last or first), int(step_text or "1")
     if not step:
         raise ValueError(f"{text}: the step after : must be 1 or more")
+    if begin == end + 1 == 1:  # 1-$(grep -c '' LIST)
+        raise ValueError(f"{text}: {span} has no task: is the list empty?")
     if begin > end:
         raise ValueError(f"{text}: {span} is backwards; use {end}-{begin}")
     return run(begin, end, step)

@@ -121,9 +121,11 @@ def cancelled(live: Live, user: str) -> str:
 
 
 def with_sender(live: Live, ending: Ending, stop_reason: str) -> Ending:
-    """Adds to an ending without a reason who caused it."""
+    """Adds to an ending without a reason who caused it. That it stopped at a checkpoint is no
+    reason for the end of a job that is not to go on."""
     who, live.signal_of = live.signal_of, ""
-    if not who or ending.reason or has_succeeded(live, ending, stop_reason):
+    says = ending.reason and ending.cause is not Cause.CHECKPOINT
+    if not who or says or has_succeeded(live, ending, stop_reason):
         return ending
     if stop_reason == CANCEL:
         return replace(ending, reason=f"cancelled{by(who)}")

@@ -34,6 +34,7 @@ def test_valid_lists(text, written, at_once, count):
     ("text", "line"),
     [
         ("3-1", "3-1: 3-1 is backwards; use 1-3"),
+        ("1-0", "1-0: 1-0 has no task: is the list empty?"),
         ("1-5:0", "1-5:0: the step after : must be 1 or more"),
         ("1,1", "1,1: index 1 occurs twice"),
         ("1-5,3", "1-5,3: index 3 occurs twice"),

@@ -17,6 +17,11 @@ from tests.unit.dispatch.core.test_lifecycle import Table
     [
         (0, Ending(Cause.EXITED, 143, 15), "cancelled by ann@h2"),
         (9, Ending(Cause.EXITED, 137, 9), "cancelled by ann@h2"),
+        (
+            0,
+            Ending(Cause.CHECKPOINT, 85, reason="it stopped at a checkpoint"),
+            "cancelled by ann@h2",
+        ),
         (9, Ending(Cause.EXITED, 124, 9, reason="time limit"), "time limit"),
         (10, Ending(Cause.EXITED, 138, 10), "ended by a signal sent by ann@h2"),
         (10, Ending(Cause.EXITED, 137, 9), ""),
