@@ -152,9 +152,13 @@ def test_the_places_that_are_available_first_are_reserved_for_a_gang(seed):
         alike = (one.name, one.slots) == ("x", 1) and len(runs_s) >= FEWEST_RUNS
         return min(MARGIN * max(runs_s) if alike else math.inf, one.limit_s or math.inf)
 
+    def over_s(one):
+        likely_s = one.started_s + longest_s(one.job)
+        return likely_s if likely_s > NOW_S else one.started_s + (one.job.limit_s or math.inf)
+
     def ended_by(server, at_s):
         """Returns those that will have ended. The end of an overdue job is unknown."""
-        bounds = [(e.started_s + longest_s(e.job), e) for e in server.running.values()]
+        bounds = [(over_s(e), e) for e in server.running.values()]
         return [e for bound_s, e in bounds if NOW_S < bound_s <= at_s and bound_s < math.inf]
 
     def count_at(server, at_s):
@@ -162,7 +166,7 @@ def test_the_places_that_are_available_first_are_reserved_for_a_gang(seed):
         facts = server.facts_when([e.job.needs for e in ended])
         return server.now(job, server.free + sum(e.slots for e in ended), facts)
 
-    times = {e.started_s + longest_s(e.job) for s in servers for e in s.running.values()}
+    times = {over_s(e) for s in servers for e in s.running.values()}
     times = [NOW_S, *sorted(at_s for at_s in times if NOW_S < at_s < math.inf)]
     places = []
     for order, server in enumerate(servers):
