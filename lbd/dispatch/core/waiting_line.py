@@ -5,19 +5,20 @@ array stands in the line like one job, and moves to the end when one of its jobs
 job waits for a whole array that came before, and two arrays progress side by side. An array with a
 target it can meet keeps its place, and is passed over while it has enough running; one that took
 turns gets the place of its submission back once it can. A job that comes back (lost with its host)
-has the place it started from.
+has the place it started from. One file because a line and its groups are read in one order.
 """
 
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace, merge
-from itertools import islice
+from itertools import chain, islice
+from operator import itemgetter
 from typing import NamedTuple
 
 from lbd.dispatch.core.backlog import Backlog, Rows
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
-from lbd.dispatch.core.heaps import in_order, sweep
+from lbd.dispatch.core.heaps import Ranked, Source, in_order, merged, sweep
 from lbd.dispatch.core.registry import Entry, Placed, Registered
 from lbd.dispatch.core.shares import Flow, Shares
 from lbd.model import NO_NEEDS, JobId, Needs
@@ -80,19 +81,18 @@ class Group(Placed):
         self.rows.keep(fits, leave)
 
     def order(self, line: HostConnection) -> Iterator[tuple[int, Waiter]]:
-        """Yields the waiting jobs with their positions."""
-        entries = ((n, waiter_of(one)) for n, one in in_order(self.heap) if one.line == line)
+        """Yields the waiting jobs with their positions, whatever leaves meanwhile."""
+        heap = self.heap[:]
+        entries = ((n, waiter_of(one)) for n, one in in_order(heap) if one.line == line)
         return merge(entries, ((row.number, waiter_of(row)) for row in self.rows))
 
-    def laps(
-        self, turn: int, line: HostConnection, stays: bool
-    ) -> Iterator[tuple[int, int, int, Waiter]]:
-        """Yields the same with the turns in which they start. `stays`: all in the group's place."""
+    def laps(self, turn: int, line: HostConnection, stays: bool) -> Iterator[Ranked[Waiter]]:
+        """Yields the same with lap, turn and position. `stays`: all in the group's place."""
         for lap, (number, waiter) in enumerate(self.order(line)):
             if self.array == ALONE:
-                yield 0, number, number, waiter
+                yield (0, number, number), waiter
             else:
-                yield 0 if stays else lap, turn, number, waiter
+                yield (0 if stays else lap, turn, number), waiter
 
 
 Heap = list[tuple[int, Entry | Group]]
@@ -122,6 +122,7 @@ class Waiting:
         self._turns: dict[str, list[Turn]] = {}
         self._noted: dict[Flow, Turn] = {}  # of these, the valid ones
         self._passed: dict[Flow, int] = {}  # jobs that started from behind others, since a sweep
+        self._left: dict[Flow, int] = {}  # items without waiting jobs that a look passed over
 
     def add(self, registered: Registered) -> None:
         flow = self._shares.flow(registered.kind)
@@ -194,7 +195,8 @@ class Waiting:
             turn = turns[0]
             front = self._note(turn[-1]) if self._noted.get(turn[-1]) == turn else None
             if front is None or self._noted[turn[-1]] != turn:
-                heappop(turns)  # outdated
+                if turns[:1] == [turn]:  # unless all outdated ones have been removed
+                    heappop(turns)
             elif shares.passes_over and shares.bars(front.kind):
                 passed.append(heappop(turns))
                 narrow += front.kind.slots > left
@@ -335,37 +337,76 @@ class Waiting:
         """Returns all waiting jobs in the order of their turns."""
         return list(self.in_turn())
 
-    def in_turn(self, new: QueuedJob | None = None) -> Iterator[Waiter]:
+    def in_turn(self, new: QueuedJob | None = None, *, over_time: bool = False) -> Iterator[Waiter]:
         """Yields the waiting jobs in the order in which they would start if no more arrived: users
-        of equal standing take turns with fair shares, and arrays always do. Considers no more jobs
-        than are consumed. `new`: a job that arrives now, included with the id ""."""
+        of equal standing take turns with fair shares, and arrays always do. Considers no more jobs,
+        arrays and flows than are consumed. `new`: a job that arrives now, included with the id "".
+        `over_time`: the line may change meanwhile; what comes may be missing."""
         if self._shares.targets.returning:
             self._return_arrays()
-        flows: dict[Flow, Heap] = {self._shares.flow(new): []} if new is not None else {}
-        ranked = (self._ranked(flow, heap, new) for flow, heap in (flows | self._flows).items())
-        return (waiter for _, waiter in merge(*ranked))
+        self._drop_left()
+        flows = self._in_turn_of_flows(new, over_time)
+        if new is not None and not self._has(flow := self._shares.flow(new)):
+            alone = (-flow.priority, 0, LAST), self._ranked(flow, [], new)
+            flows = merge(flows, iter([alone]), key=itemgetter(0))
+        return (waiter for _, waiter in merged(flows))
+
+    def _has(self, flow: Flow) -> bool:
+        return flow in self._flows and self._front(flow) is not None
+
+    def _in_turn_of_flows(self, new: QueuedJob | None, over_time: bool) -> Iterator[Source[Waiter]]:
+        """Yields the flows in the order of their first turns."""
+        turns = (in_order(one[:] if over_time else one) for one in self._turns.values())
+        last: Turn | None = None
+        for turn in merge(*turns):
+            priority, place, flow = turn
+            if turn != last and self._noted.get(flow) == turn:
+                heap = self._flows[flow]
+                yield (priority, 0, place), self._ranked(flow, heap[:] if over_time else heap, new)
+            last = turn
+
+    def _drop_left(self) -> None:
+        """Removes the arrays without waiting jobs that were met, where they are half of a flow."""
+        for flow, left in self._left.items():
+            if (heap := self._flows.get(flow)) and 2 * left >= len(heap):
+                heap[:] = [pair for pair in heap if self._is_there(flow, pair[1])]
+                heapify(heap)
+                self._front(flow)
+        self._left.clear()
+
+    def _is_there(self, flow: Flow, item: Entry | Group) -> bool:
+        if isinstance(item, Entry):
+            return item.line == self.line
+        if item.front(self.line) is not None:
+            return True
+        del self._groups[flow, item.array]
+        return False
 
     def puts_last(self, new: QueuedJob) -> bool:
         """Whether a new job is the last: no others have another rank, or take turns with it."""
         is_one_flow = not self._flows or self._flows.keys() == {self._shares.flow(new)}
         return is_one_flow and all(array == ALONE for _, array in self._groups)
 
-    def _ranked(
-        self, flow: Flow, heap: Heap, new: QueuedJob | None
-    ) -> Iterator[tuple[tuple[int, int, int, int], Waiter]]:
+    def _ranked(self, flow: Flow, heap: Heap, new: QueuedJob | None) -> Iterator[Ranked[Waiter]]:
         fair = bool(self._shares.rules.fair_share_s)
-        stays = self._shares.targets.keeps_place
-        arrays = ((turn, item) for turn, item in heap if isinstance(item, Group))
-        groups = [item.laps(turn, self.line, stays(item.array)) for turn, item in arrays]
+        items = self._items(flow, heap)
         if new is not None and self._shares.flow(new) == flow:
-            groups.append(iter([(0, LAST, LAST, Waiter(JobId(""), new.slots, new.needs))]))
-        for place, (lap, turn, n, waiter) in enumerate(merge(self._alone(heap), *groups)):
+            rank, waiter = (0, LAST, LAST), Waiter(JobId(""), new.slots, new.needs)
+            items = chain(items, [(rank, iter([(rank, waiter)]))])
+        for place, ((lap, turn, n), waiter) in enumerate(merged(items)):
             yield (-flow.priority, place if fair else lap, turn, n), waiter
 
-    def _alone(self, heap: Heap) -> Iterator[tuple[int, int, int, Waiter]]:
+    def _items(self, flow: Flow, heap: Heap) -> Iterator[Source[Waiter]]:
+        left = 0
         for turn, item in in_order(heap):
             if isinstance(item, Entry) and item.line == self.line:
-                yield 0, turn, item.number, waiter_of(item)
+                yield (0, turn), iter([((0, turn, item.number), waiter_of(item))])
+            elif isinstance(item, Group) and item.front(self.line) is not None:
+                stays = self._shares.targets.keeps_place(item.array)
+                yield (0, turn), item.laps(turn, self.line, stays)
+            else:
+                left += 1
+                self._left[flow] = left
 
     def _front(self, flow: Flow) -> Registered | None:
         heap = self._flows[flow]

@@ -227,6 +227,24 @@ def test_past_turns_are_not_kept():
     assert len(turns) <= 2 + SPARE_TURNS
 
 
+def test_no_turn_is_lost_when_past_ones_are_removed_while_the_next_is_looked_for():
+    """The first job was cancelled, and its flow's next turn was one too many to be kept with all
+    past ones: the flow behind it had no turn any more."""
+    for past in range(2 * SPARE_TURNS):
+        rng, queues = Random(1), Queues(make("fcfs", ()), Rules(priorities=True))
+        queues.host_is(HostSlots(H1, 1, open_slots=0), 0.0, rng)
+        for n in range(1, 4):
+            queues.arrived(QueuedJob(JobId(f"{n}"), priority=3 - n), 0.0, rng)
+        queues.arrived(QueuedJob(JobId("4"), priority=2), 0.0, rng)
+        for n in range(5, 5 + past):  # of the last flow, each time the only one
+            queues.arrived(QueuedJob(JobId(f"{n}"), priority=0), 0.0, rng)
+            queues.ended(JobId("3" if n == 5 else f"{n - 1}"), 0.0, rng)
+        queues.ended(JobId("1"), 0.0, rng)
+        line = queues.lines[ONLY_LINE]
+        assert line.head().id == "4"
+        assert {turn[-1] for turn in line._turns[""]} == set(line._flows)
+
+
 def test_turns_are_kept_per_user():
     rng = Random(1)
     queues = Queues(make("fcfs", ()), Rules(user_slots=9))
