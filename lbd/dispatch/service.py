@@ -13,9 +13,12 @@ from google.protobuf.message import DecodeError, Message
 from lbd.dispatch.calls import Calls
 from lbd.dispatch.core.ledger_rows import (
     Deposed,
+    JobRow,
     LedgerTrouble,
+    Tally,
 )
 from lbd.dispatch.core.lifecycle import KILLED_AT_ONCE
+from lbd.dispatch.core.outlook.places import Places
 from lbd.dispatch.core.ownership import Asker, Owners
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.host_connection import OPENING_BYTES, HostConnection, Paces, in_portions
@@ -26,12 +29,13 @@ from lbd.dispatch.predictions import Predictions
 from lbd.dispatch.submissions import Submissions
 from lbd.dispatch.watching import TooManyWatched, Watching, is_long
 from lbd.errors import LbdError
-from lbd.model import HostId, JobId
+from lbd.model import HostId, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.parsing import parsed
 from lbd.net.question import read
 from lbd.net.submitter import WATCHED_BYTES
 from lbd.net.transport import Trust
+from lbd.process.boot_clock import clock_s
 from lbd.text.one_line import one_line
 
 if TYPE_CHECKING:  # generic only in the stubs
@@ -191,24 +195,23 @@ class QueueService:
         try:
             asker, explained = self._asker(asked), not asked.unexplained
             absent: list[str] | None = [] if asked.some else None
+            given = asked.selectors, asker, asked.ended_too, ANSWER_BYTES
+            lines: Sequence[tuple[JobRow, Tally | None]]
             if asked.by_array:
-                lines = await self._finder.lines(
-                    asked.selectors, asker, asked.ended_too, ANSWER_BYTES, absent
-                )
-                rows = [row for row, _ in lines]
-                jobs = await self._job_views.of_lines(lines, explained=explained)
+                lines = await self._finder.lines(*given, absent)
             else:
-                rows = await self._finder.named(
-                    asked.selectors, asker, asked.ended_too, ANSWER_BYTES,
-                    by_number=asked.by_number, absent=absent,
-                )  # fmt: skip
-                jobs = await self._job_views.of(rows, explained=explained)
+                by_number = asked.by_number
+                rows = await self._finder.named(*given, by_number=by_number, absent=absent)
+                lines = [(row, None) for row in rows]
+            if explained and any(waits(row, tally) for row, tally in lines):
+                await look_at(self._predictions.forecast.places)
+            jobs = await self._job_views.of_lines(lines, explained=explained)
             newest = in_pieces(jobs[::-1], ANSWER_BYTES)[0][::-1]
             if len(newest) < len(jobs) and asked.selectors:
                 raise LbdError(TOO_LONG)
             if asked.with_attempts:
                 await add_attempts(newest, self._ledger)
-                await self._job_views.add_given(newest, rows)
+                await self._job_views.add_given(newest, [row for row, _ in lines])
             return pb.JobsInfo(jobs=newest, absent=absent or ()).SerializeToString()
         except LedgerTrouble:
             raise
@@ -223,6 +226,8 @@ class QueueService:
                 if asked.calibration:
                     found = await self._predictions.calibration(host, asked.user)
                 else:
+                    if asked.needs:  # what others that wait take of them counts
+                        await look_at(self._predictions.forecast.places)
                     found = await self._predictions.answer(asked, host)
                 return found.SerializeToString()
         except LedgerTrouble:
@@ -293,6 +298,17 @@ class QueueService:
         if isinstance(asked, pb.JobsAsked | pb.ActRequest):
             self._calls.looked_into(host, len(asked.selectors))
         return asked
+
+
+async def look_at(places: Places) -> None:
+    """Finds how much is ahead of each waiting job. Of very many this takes seconds, and lets hosts
+    be heard meanwhile."""
+    while not places.look(clock_s()):  # noqa: ASYNC110  # it goes on with it
+        await asyncio.sleep(0)
+
+
+def waits(row: JobRow, tally: Tally | None) -> bool:
+    return row.state == JobState.PENDING.value or bool(tally and tally.waiting)
 
 
 async def cancel_once_broken(line: HostConnection, serving: "asyncio.Task[object] | None") -> None:

@@ -1,10 +1,13 @@
 """When an array ends, as the dispatcher reports it."""
 
+import asyncio
 import time
 
 import pytest
 
 from lbd.dispatch import job_view
+from lbd.dispatch.core.outlook import places
+from lbd.dispatch.core.outlook.places import Places
 from lbd.model import JobId
 from tests.unit.dispatch.services import asking, opened
 
@@ -58,3 +61,23 @@ async def test_the_end_is_foreseen_while_the_next_task_ends_as_it_is_read(world,
     monkeypatch.setattr(job_view, "next_waiting", lambda tally: first - 1)
     (found,) = (await world.jobs(selectors=[f"{first}"], by_array=True, **WHO)).jobs
     assert found.array.HasField("expected_end")
+
+
+async def test_a_look_at_very_many_waiting_tasks_lets_hosts_be_heard(world, monkeypatch):
+    """One `lbctl job` held the loop for seconds, for as many tasks as one user may have."""
+    monkeypatch.setattr(places, "PIECE_JOBS", 10)
+    monkeypatch.setattr(places, "FEW", 10)
+    world.host("h1", 1)
+    for _ in range(2):
+        first = (await world.submit(asking(**ARRAY | {"count": 60}))).first
+    found, pieces = world.desk._job_views.forecast.places, []
+    real = Places.look
+
+    def look(self, now_s):
+        asyncio.get_running_loop().call_soon(pieces.append, len(found._next.places))
+        return real(self, now_s)
+
+    monkeypatch.setattr(Places, "look", look)
+    (job,) = (await world.jobs(selectors=[f"{first + 59}"], by_number=True, **WHO)).jobs
+    assert "118 jobs are ahead of it" in job.reason
+    assert pieces[:11] == [0, *range(10, 110, 10)], "others are heard between any two"

@@ -1,4 +1,4 @@
-"""How many steps of playing lines may be taken now. Pure.
+"""How many steps of reading and playing lines may be taken now. Pure.
 
 All plays together have a tenth of the time. Of that, one user's submissions have a quarter, and all
 submissions together leave part of it to plays of the lines as they are, which serve all users.
@@ -7,6 +7,7 @@ submissions together leave part of it to plays of the lines as they are, which s
 from dataclasses import dataclass, field
 
 PER_S, AHEAD_S = 20_000, 2.5  # a step, of one job in one draw, takes some 5 µs
+FOUND_STEPS = 4  # to find the next job in line
 LINES = ""  # instead of a user
 OF_SUBMISSIONS, OF_USER = 0.8, 0.25
 USER_AHEAD_S = 1.0

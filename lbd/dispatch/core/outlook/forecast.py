@@ -74,7 +74,8 @@ class Forecast:
     _rng: Random = field(default_factory=lambda: Random(0))  # for disciplines that choose at random
 
     def __post_init__(self) -> None:
-        self.places, self.plays = Places(self.queues), Plays(self.queues)
+        self.plays = Plays(self.queues)
+        self.places = Places(self.queues, self.plays.allowance)
 
     def forget(self) -> None:
         """Discards what was computed; the next question computes it again."""
@@ -139,7 +140,7 @@ class Forecast:
         return self.of_new_in(line, job, now_s)
 
     def of_new_in(self, line: HostConnection, job: QueuedJob, now_s: float) -> Prediction:
-        place = self.places.of_new(line, job)
+        place = self.places.of_new(line, job, now_s)
         taken = self.places.taken_in(line, now_s) if job.needs and place.jobs else {}
         return self._predict(line, place, job, taken, now_s)
 
@@ -162,7 +163,7 @@ class Forecast:
             nowhere = Situation((), 0, None, 0.0, None, 0, correction)
             return nowhere, nobody_has(job)
         servers = [one for one in queues.servers.get(line, ()) if one.suits(job)]
-        place, outlook = self.places.of_new(line, job), self.outlook(line, now_s)
+        place, outlook = self.places.of_new(line, job, now_s), self.outlook(line, now_s)
         prediction = self.of_new_in(line, job, now_s)
         known = queues.slot_times.lifetimes()
         lifetimes = known[0] if known is not None else NOTHING_KNOWN[0]

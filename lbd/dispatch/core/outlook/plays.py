@@ -13,7 +13,7 @@ from itertools import accumulate, islice
 from typing import NamedTuple
 
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
-from lbd.dispatch.core.outlook.allowance import LINES, Allowance
+from lbd.dispatch.core.outlook.allowance import FOUND_STEPS, LINES, Allowance
 from lbd.dispatch.core.outlook.arrays_played import EndPlayed, ends_of
 from lbd.dispatch.core.outlook.comers import NOBODY, Came, Comers
 from lbd.dispatch.core.outlook.line_maker import NEW, LineMaker
@@ -190,7 +190,7 @@ class Plays:
         """Returns the line as it is now with this job in its turn, to be played in a thread; None
         if it is too long, or if the run time of a job before it is unknown."""
         made = LineMaker(self.queues, name, general, now_s)
-        return made.line() if NEW in self._fill(made, name, head_s, new)[0] else None
+        return made.line() if NEW in self._fill(made, name, head_s, now_s, new)[0] else None
 
     def since(self, played: Played) -> Came:
         """Returns what has come to the queue since the line was played."""
@@ -214,7 +214,7 @@ class Plays:
         if not made.knows_all():
             self.allowance.took(len(made.runs), user, now_s)
             return None
-        places, slots = self._fill(made, name, head_s, new)
+        places, slots = self._fill(made, name, head_s, now_s, new)
         line = made.line()
         steps = len(made.runs) + made.steps
         draws = draws_for(steps, DRAWS, STEPS)
@@ -236,8 +236,9 @@ class Plays:
         )  # fmt: skip
 
     def _fill(
-        self, made: LineMaker, name: HostConnection, head_s: float, new: QueuedJob | None
-    ) -> tuple[dict[JobId, int], int]:
+        self, made: LineMaker, name: HostConnection, head_s: float, now_s: float,
+        new: QueuedJob | None,
+    ) -> tuple[dict[JobId, int], int]:  # fmt: skip
         """Adds the waiting jobs up to the new one; returns their places, and the slots that those
         in line need."""
         waiting = self.queues.lines.get(name)
@@ -256,6 +257,8 @@ class Plays:
         if new is not None and is_last and made.knows_all():
             made.asks(new, 0.0 if places else head_s)
             places[NEW] = len(made.waits) - 1
+        user = new.user if new is not None else LINES
+        self.allowance.took(FOUND_STEPS * len(places), user, now_s)
         return places, slots
 
 

@@ -329,7 +329,7 @@ def test_a_single_new_job_has_one_task_of_each_array_ahead():
     found = another(forecast, 1, 0.0)
     assert found.wait_s == pytest.approx(20.0, rel=0.05)
     assert found.how.startswith("1 job ahead, 1 slot; ")
-    assert forecast.places.of_new(ONLY_LINE, QueuedJob(JobId("x"))) == Place(jobs=1, slots=1)
+    assert forecast.places.of_new(ONLY_LINE, QueuedJob(JobId("x")), 0.0) == Place(jobs=1, slots=1)
 
 
 def test_a_command_that_ran_before_takes_as_long_again():
