@@ -5,6 +5,7 @@ import asyncio
 import math
 import time
 from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
 
 from lbd.dispatch.array_view import add_end, add_foretold, add_tally, next_waiting
 from lbd.dispatch.core.discipline import Foretold, QueuedJob
@@ -16,6 +17,7 @@ from lbd.dispatch.core.records import Live
 from lbd.dispatch.core.why_waiting import silent_arrays, waiting_reason
 from lbd.dispatch.prediction_info import speedup_info
 from lbd.dispatch.predictions import Predictions, is_wait
+from lbd.local.long_answers import in_turns
 from lbd.model import ENDED_NAMES, Closed, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.submitter import request_in
@@ -34,12 +36,18 @@ FORECAST_KEPT_S = 30.0
 DRAIN_CHARS = 200
 AHEAD_S_MAX = 8 * 86400.0
 ATTEMPTS_SHOWN = 20_000  # in one answer, besides the last one of each job
-ATTEMPTS_AT_ONCE = 2000  # take 5 ms
 EXPLAINED_MAX = 100  # jobs in one answer
-VIEWED_AT_ONCE = 500
 NOTHING = Prediction(None, "")
-LONG_INDEXES = 1000  # characters
 FRAME_BYTES = 6  # overhead of each job in a message
+
+
+@dataclass(slots=True)
+class LookedUp:
+    """What is the same for many jobs of an answer, looked up once for all of them."""
+
+    until: str  # what has to come about before changes are written; "" if they are
+    # of each array with a target, for its tasks that wait in line and for the others
+    targets: dict[tuple[int, bool], pb.TargetInfo] = field(default_factory=dict)
 
 
 class JobViews:
@@ -61,13 +69,10 @@ class JobViews:
     async def of(self, rows: Sequence[JobRow], *, explained: bool) -> list[pb.JobInfo]:
         """Returns the views of the jobs. For very many this takes seconds, and lets hosts be heard
         meanwhile."""
-        reply = []
-        for row in rows:
-            reply.append(self._of(row) if explained else self._without_reason(row))
-            if len(rows) == 1 and (known := self._predictions.known_of(row)) is not None:
-                reply[0].speedup.CopyFrom(speedup_info(known))
-            if not len(reply) % VIEWED_AT_ONCE:
-                await asyncio.sleep(0)
+        view, known = self._of if explained else self._without_reason, self._look_up()
+        reply = [view(row, known) async for row in in_turns(rows)]
+        if len(rows) == 1 and (speedup := self._predictions.known_of(rows[0])) is not None:
+            reply[0].speedup.CopyFrom(speedup_info(speedup))
         if explained and len(reply) == 1:
             await self.add_interval(reply[0])
         if len(reply) > EXPLAINED_MAX:  # how they were predicted takes more bytes than all the rest
@@ -102,23 +107,29 @@ class JobViews:
         jobs = iter(await self.of(alone, explained=explained))
         has_arrays = explained and len(alone) < len(lines)
         silent = silent_arrays(self._life, clock_s()) if has_arrays else {}
-        found = []
-        for row, tally in lines:
-            found.append(next(jobs) if tally is None else self._of_array(row, tally, explained))
-            if tally is not None and (why := silent.get(row.first)):
+        found, known = [], self._look_up()
+        async for row, tally in in_turns(lines):
+            if tally is None:
+                found.append(next(jobs))
+                continue
+            found.append(self._of_array(row, tally, known, explained=explained))
+            if why := silent.get(row.first):
                 found[-1].reason = "; ".join(filter(None, (why, found[-1].reason)))
-            if len(row.indexes) > LONG_INDEXES:  # parsing them may take a while
-                await asyncio.sleep(0)
         return found
 
-    def _of_array(self, row: JobRow, tally: Tally, explained: bool) -> pb.JobInfo:
+    def _look_up(self) -> LookedUp:
+        return LookedUp(until_written(self._ledger.disk(), self._ledger.trouble))
+
+    def _of_array(
+        self, row: JobRow, tally: Tally, known: LookedUp, *, explained: bool
+    ) -> pb.JobInfo:
         """Returns the view of an array. `row`: one of its tasks. The reason shown is that of its
         first waiting task that is not held, if there is one."""
         live = self._live_of(row, tally) if explained and tally.open else None
         if live is None:
-            reply = self._without_reason(row)
+            reply = self._without_reason(row, known)
         else:
-            reply = self._with_target(self._of_live(row, live), live)
+            reply = self._with_target(self._of_live(row, live, known), live, known)
         unrecorded = "" if tally.waiting else reply.reason
         add_tally(reply, row, tally)
         if live is not None and live.job.target is None:
@@ -137,15 +148,14 @@ class JobViews:
         found = (self._life.jobs.get(JobId(str(one))) for one in ids)
         return next(filter(None, found), None)
 
-    def _of(self, row: JobRow) -> pb.JobInfo:
+    def _of(self, row: JobRow, known: LookedUp) -> pb.JobInfo:
         live = self._life.jobs.get(JobId(str(row.id)))
         if live is None:
-            return self._without_reason(row)
-        return self._with_target(self._of_live(row, live), live)
+            return self._without_reason(row, known)
+        return self._with_target(self._of_live(row, live, known), live, known)
 
-    def _of_live(self, row: JobRow, live: Live) -> pb.JobInfo:
-        is_final = live.lease is not None and live.lease.cutoff_s is None
-        until = until_written(self._ledger.disk(), self._ledger.trouble)
+    def _of_live(self, row: JobRow, live: Live, known: LookedUp) -> pb.JobInfo:
+        is_final, until = live.lease is not None and live.lease.cutoff_s is None, known.until
         is_on_disk = live.lease is not None and row.attempt == live.lease.attempt
         stands = f"{BEGINS_ONCE}{until}" if until and not is_on_disk else ""
         registered = self._life.queues.registry.find(live.job.id)
@@ -183,30 +193,40 @@ class JobViews:
             reply.predicted_wait_s = wait_s
             reply.predicted_low_s, reply.predicted_high_s = low_s, high_s
 
-    def _with_target(self, reply: pb.JobInfo, live: Live) -> pb.JobInfo:
-        targets, now_s = self._life.queues.targets, clock_s()
-        begins = self._predictions.begins(live.job.id, now_s) if live.job.target else None
-        standing = targets.standing(live.job, now_s, begins)
-        if standing is not None:
-            target, now = reply.target, time.time()
-            target.at_once, target.running = standing.at_once, standing.running
-            target.left, target.why = standing.left, standing.why
-            if (end := standing.end) is not None:
-                target.expected_end = now + end.mean_s
-                target.expected_low, target.expected_high = now + end.low_s, now + end.high_s
-        elif reply.HasField("target"):
-            reply.target.why = "it has no slots reserved: that needs dispatch.mode fcfs"
+    def _with_target(self, reply: pb.JobInfo, live: Live, known: LookedUp) -> pb.JobInfo:
+        if reply.HasField("target"):
+            registered = self._life.queues.registry.find(live.job.id)
+            key = live.job.array, registered is not None and registered.line is not None
+            if key not in known.targets:
+                known.targets[key] = self._target_of(live)
+            reply.target.MergeFrom(known.targets[key])
         return reply
 
-    def _without_reason(self, row: JobRow) -> pb.JobInfo:
+    def _target_of(self, live: Live) -> pb.TargetInfo:
+        """Returns how its array stands. This takes a millisecond."""
+        now_s, now = clock_s(), time.time()
+        begins = self._predictions.begins(live.job.id, now_s)
+        standing = self._life.queues.targets.standing(live.job, now_s, begins)
+        if standing is None:
+            return pb.TargetInfo(why="it has no slots reserved: that needs dispatch.mode fcfs")
+        target = pb.TargetInfo(
+            at_once=standing.at_once, running=standing.running,
+            left=standing.left, why=standing.why,
+        )  # fmt: skip
+        if (end := standing.end) is not None:
+            target.expected_end = now + end.mean_s
+            target.expected_low, target.expected_high = now + end.low_s, now + end.high_s
+        return target
+
+    def _without_reason(self, row: JobRow, known: LookedUp) -> pb.JobInfo:
         """Returns the view of a job without why it waits; but if it has ended, which the ledger
         does not know for lack of room, that is said."""
         ledger, job = self._ledger, JobId(str(row.id))
         is_open = row.state not in ENDED_NAMES
         reply = job_info(row, "", is_final=not is_open)
-        if ledger.trouble and is_open and job not in self._life.jobs:
+        if known.until and ledger.trouble and is_open and job not in self._life.jobs:
             has_ended = ENDED_UNRECORDED if job in self._ran else OVER_UNRECORDED
-            self._add_unrecorded(reply, has_ended, until_written(ledger.disk(), ledger.trouble))
+            self._add_unrecorded(reply, has_ended, known.until)
         return reply
 
     def _add_unrecorded(self, reply: pb.JobInfo, what: str, until: str) -> None:
@@ -325,14 +345,29 @@ def in_pieces(jobs: Sequence[pb.JobInfo], bytes_max: int) -> list[list[pb.JobInf
     return pieces
 
 
+async def newest_of(jobs: Sequence[pb.JobInfo], bytes_max: int) -> list[pb.JobInfo]:
+    """Returns the last of the jobs that take at most `bytes_max`, at least one of any."""
+    found, size = list[pb.JobInfo](), 0
+    async for job in in_turns(reversed(jobs)):
+        size += job.ByteSize() + FRAME_BYTES
+        if found and size > bytes_max:
+            break
+        found.append(job)
+    return found[::-1]
+
+
+async def encoded(jobs: Sequence[pb.JobInfo], absent: Sequence[str]) -> bytes:
+    """Returns an answer with these jobs as bytes: those of its parts, one behind the other."""
+    parts = [pb.JobsInfo(jobs=[job]).SerializeToString() async for job in in_turns(jobs)]
+    return b"".join([*parts, pb.JobsInfo(absent=absent).SerializeToString()])
+
+
 async def add_attempts(jobs: Sequence[pb.JobInfo], ledger: Ledger) -> None:
     """Adds the last attempts of each job: one may have as many as its user has requeued it."""
     by_id = {job.id: job for job in jobs}
     most = max(1, ATTEMPTS_SHOWN // max(1, len(jobs)))
     rows = await ledger.attempts([JobId(str(job)) for job in by_id], most)
-    for number, row in enumerate(rows, 1):
-        if not number % ATTEMPTS_AT_ONCE:
-            await asyncio.sleep(0)
+    async for row in in_turns(rows):
         by_id[row.job].attempts.add(
             number=row.number,
             host=row.host,

@@ -23,7 +23,7 @@ from lbd.dispatch.core.ownership import Asker, Owners
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.host_connection import OPENING_BYTES, HostConnection, Paces, in_portions
 from lbd.dispatch.job_finder import REQUEUES, TOO_LONG, JobFinder
-from lbd.dispatch.job_view import JobViews, add_attempts, in_pieces
+from lbd.dispatch.job_view import JobViews, add_attempts, encoded, newest_of
 from lbd.dispatch.orders import Orders
 from lbd.dispatch.predictions import Predictions
 from lbd.dispatch.submissions import Submissions
@@ -206,13 +206,13 @@ class QueueService:
             if explained and any(waits(row, tally) for row, tally in lines):
                 await look_at(self._predictions.forecast.places)
             jobs = await self._job_views.of_lines(lines, explained=explained)
-            newest = in_pieces(jobs[::-1], ANSWER_BYTES)[0][::-1]
+            newest = await newest_of(jobs, ANSWER_BYTES)
             if len(newest) < len(jobs) and asked.selectors:
                 raise LbdError(TOO_LONG)
             if asked.with_attempts:
                 await add_attempts(newest, self._ledger)
                 await self._job_views.add_given(newest, [row for row, _ in lines])
-            return pb.JobsInfo(jobs=newest, absent=absent or ()).SerializeToString()
+            return await encoded(newest, absent or ())
         except LedgerTrouble:
             raise
         except LbdError as problem:

@@ -150,7 +150,8 @@ class QueueAnswers:
         if left_out is not None:
             left_out.absent += [one_line(why, ABSENT_CHARS) for why in reply.absent[:ABSENT_MAX]]
         sees_all = self._admins.include(caller)
-        jobs = [job for job in reply.jobs if sees_all or self.is_of(asker, job)]
+        seen = in_turns(reply.jobs)
+        jobs = [job async for job in seen if sees_all or self.is_of(asker, job)]
         if reply.jobs and not jobs:
             raise Refusal(not_yours(reply.jobs), "denied")
         if left_out is not None and len(jobs) < len(reply.jobs):

@@ -14,9 +14,17 @@ from lbd.dispatch.core.discipline import Foretold
 from lbd.dispatch.core.ledger_room import Disk
 from lbd.dispatch.core.ledger_rows import Submission, Tally, Wanted
 from lbd.dispatch.core.outlook.forecast import Prediction
-from lbd.dispatch.job_view import JobViews, in_pieces, job_info, time_of_day
+from lbd.dispatch.job_view import (
+    JobViews,
+    encoded,
+    in_pieces,
+    job_info,
+    newest_of,
+    time_of_day,
+)
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.dispatch.metrics import dispatcher_metrics
+from lbd.local import long_answers
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from lbd.text.job_phrases import is_taken_by_none
@@ -179,3 +187,62 @@ def test_the_tasks_that_have_not_ended_are_the_same_in_all_lines_of_an_array():
     plain = pb.JobInfo()
     add_tally(plain, row, tally)
     assert not plain.HasField("target")
+
+
+@pytest.mark.parametrize("by_array", [True, False], ids=["arrays", "tasks"])
+async def test_a_long_list_lets_others_be_heard_and_looks_at_the_disk_once(
+    tmp_path, monkeypatch, by_array
+):
+    """A list of eight thousand arrays, of whoever asked, held everything up for 1.5 s."""
+    monkeypatch.setattr(long_answers, "STEP_S", 0.0)  # as if each line took long
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        for _ in range(20):
+            await world.submit(asking(is_array=True, count=2))
+        looks, turns, disk = 0, 0, world.ledger.disk
+
+        def look():
+            nonlocal looks
+            looks += 1
+            return disk()
+
+        async def other():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        rows = await world.ledger.find(Wanted())
+        lines = await world.desk._finder.lines([], None, False, 1 << 20)
+        monkeypatch.setattr(world.ledger, "disk", look)
+        others = asyncio.create_task(other())
+        views = world.desk._job_views
+        if by_array:
+            found = await views.of_lines(lines, explained=True)
+        else:
+            found = await views.of(rows, explained=True)
+        others.cancel()
+        assert len(found) == (20 if by_array else 40)
+        assert turns >= len(found)
+        assert looks <= 2
+
+
+async def test_a_long_answer_is_encoded_while_others_are_heard(monkeypatch):
+    monkeypatch.setattr(long_answers, "STEP_S", 0.0)
+    jobs = [pb.JobInfo(id=n, command=[bytes(100)]) for n in range(20)]
+    turns = 0
+
+    async def other():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(other())
+    newest = await newest_of(jobs, 10 * (jobs[0].ByteSize() + 10))
+    data = await encoded(newest, ["no job 7"])
+    others.cancel()
+    assert [job.id for job in newest] == list(range(10, 20))
+    assert pb.JobsInfo.FromString(data) == pb.JobsInfo(jobs=newest, absent=["no job 7"])
+    assert turns >= 20
+    assert await newest_of(jobs[:3], 1) == jobs[2:3]
+    assert await newest_of([], 1) == []

@@ -1,6 +1,7 @@
 """Long answers: made with pauses but otherwise unchanged, and only a few at once for one user."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from lbd.local import json_socket as local
 from lbd.local import long_answers
-from lbd.local.long_answers import LongAnswers, encode, in_turns
+from lbd.local.long_answers import LongAnswers, encode, in_turns, own_time
 
 ANN, BOB = 1001, 1002
 VALUES = st.recursive(
@@ -39,9 +40,29 @@ async def test_others_get_their_turns_meanwhile():
     asking = asyncio.create_task(other())
     await encode({"ok": True, "jobs": list(range(20 * long_answers.ROWS))})
     assert turns >= 20
-    rows = [row async for row in in_turns(range(20 * long_answers.ROWS))]
-    assert turns >= 40
-    assert len(rows) == 20 * long_answers.ROWS
+    asking.cancel()
+
+
+async def test_others_get_their_turns_by_time_whatever_an_item_takes(monkeypatch):
+    """Five hundred jobs at a time took a millisecond, or half a second where each had a target."""
+    now_s, turns, before = 100.0, 0, []
+    monkeypatch.setattr(
+        long_answers, "time", SimpleNamespace(monotonic=lambda: now_s, thread_time=lambda: now_s)
+    )
+
+    async def other():
+        nonlocal turns, now_s
+        while True:
+            turns, now_s = turns + 1, now_s + 1.0
+            await asyncio.sleep(0)
+
+    asking = asyncio.create_task(other())
+    with own_time() as own:
+        async for row in in_turns(range(12)):
+            before.append(turns)
+            now_s += 0.4 * long_answers.STEP_S if row < 6 else 1.5 * long_answers.STEP_S
+    assert own.seconds == pytest.approx(now_s - 100.0 - turns)
+    assert before == [0, 0, 0, 1, 1, 1, 2, 3, 4, 5, 6, 7]
     asking.cancel()
 
 
