@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections import Counter
 
 import pytest
 
@@ -9,6 +10,7 @@ from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import Config
 from lbd.dispatch.core.ledger_rows import Submission
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate
+from lbd.dispatch.core.targets import arrays
 from lbd.model import HostId, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.text.units import duration_s
@@ -104,6 +106,27 @@ async def test_the_line_at_submission_and_the_view_name_the_same_end_with_the_wa
     late = re.search(r"it will end (\w+) late on average; .*it begins in ~(\w+)$", found.why)
     assert duration_s(late[1]) == pytest.approx(end_s - TASK_S, abs=2.0)
     assert duration_s(late[2]) == pytest.approx(int(begins), abs=2.0)
+
+
+async def test_how_an_array_stands_is_computed_once_for_all_its_tasks(world, monkeypatch):
+    """A list of ten thousand tasks with targets took 10 s, half a second at a time."""
+    world.host("h1", slots=20)
+    reply = await world.submit(array(target_s=10 * TASK_S))
+    await world.dispatcher.settled()
+    foreseen, count = arrays.foreseen, Counter()
+
+    def counted(one, now_s, begins):
+        count[one.job.array] += 1
+        return foreseen(one, now_s, begins)
+
+    monkeypatch.setattr(arrays, "foreseen", counted)
+    tasks = f"{reply.first}-{reply.first + 29}"
+    found = (await world.jobs(selectors=[tasks], by_number=True)).jobs
+    assert len(found) == 30
+    assert all(job.target.why == found[-1].target.why for job in found if not job.host)
+    assert all(job.target.expected_end > job.submitted for job in found)
+    # for those in line, for those that run, and for why no more of them may
+    assert 0 < count[reply.first] <= 3
 
 
 async def test_the_next_dispatcher_continues_with_it(world, tmp_path):

@@ -24,11 +24,11 @@ from lbd.dispatch.core.targets.plan import (
     Within,
     share,
 )
-from lbd.dispatch.core.targets.target_array import Standing, TargetArray
+from lbd.dispatch.core.targets.target_array import Standing, TargetArray, foreseen
 from lbd.dispatch.core.targets.task_times import Earlier
 from lbd.model import JobId
 from lbd.text.units import rough_s, show_duration
-from lbd.theory.target_time import Batch, End, TaskMean
+from lbd.theory.target_time import Batch, TaskMean
 
 FRESH_S = 0.5  # what a single array may have is recomputed after this, as slots come and go
 SHARED_S = 0.02  # for several arrays, after this for each of them
@@ -60,6 +60,8 @@ class Targets:
         # how many of so many the limits allow, and which limit that is; "" if none
         self.limit: Callable[[QueuedJob, int], tuple[int, str]] = lambda _, count: (count, "")
         self._expected: dict[int, Earlier] = {}
+        # why no more tasks of an array may start, and of which state: all its tasks ask
+        self._why_full: dict[int, tuple[object, str]] = {}
         self._divided_s = -math.inf
 
     def __bool__(self) -> bool:
@@ -188,12 +190,11 @@ class Targets:
             return ""
         if not array.at_once:
             return "other arrays with targets need all slots more urgently"
-        run = "task of its array is" if array.batch.running == 1 else "tasks of its array are"
-        if not array.is_known:
-            why = "the limit until it is known how long they take"
-        else:
-            why, _ = why_no_more(array, now_s, foreseen(array, now_s, NOW)[1])
-        return f"{array.batch.running} {run} running, {why}"
+        state = now_s, array.batch.running, array.batch.left, array.most, array.limited_by
+        known = self._why_full.get(job.array)
+        if known is None or known[0] != state:
+            known = self._why_full[job.array] = state, why_full(array, now_s)
+        return known[1]
 
     def standing(
         self, job: QueuedJob, now_s: float, begins: Begins | None = NOW
@@ -262,6 +263,7 @@ class Targets:
         if not array.batch.left:
             del self.arrays[array.job.array]
             self.returning.discard(array.job.array)
+            self._why_full.pop(array.job.array, None)
 
     def _refresh(self, array: TargetArray, now_s: float) -> None:
         count = len(self.arrays)
@@ -318,31 +320,6 @@ def too_late(
     return ArrayOutlook(there.at_once, within_s, end, begins, gets_more).warning(what)
 
 
-def foreseen(
-    array: TargetArray, now_s: float, begins: Begins | None
-) -> tuple[TargetArray, Within | None]:
-    """Returns the array as it will be when it begins, and when it ends, from now."""
-    if begins is None:
-        return array, None
-    there, wait_s = array, begins.first.mean_s
-    if wait_s > 0:
-        starts_s = array.starts_s(max(1, array.at_once), begins.slots_s)
-        there = array.at_begin(now_s + sum(starts_s) / len(starts_s))
-    if (end := there.end(now_s, begins.slots_s)) is None:
-        return there, None
-    found = after(begins.first, end)
-    if array.has_deadline and there.in_time and there.batch.waiting:
-        # It takes more slots as soon as its tasks turn out to be longer.
-        last_s = after(begins.first, there.soonest(now_s, begins.slots_s)).high_s
-        found = replace(found, high_s=min(found.high_s, max(array.until_s - now_s, last_s)))
-    return there, found
-
-
-def after(first: Within, end: End) -> Within:
-    """Returns the end of what begins then. Both are from now."""
-    return first.then(Within.of(replace(end, mean_s=max(0.0, end.mean_s - first.mean_s))))
-
-
 def reason(array: TargetArray, now_s: float, end: Within | None, begins: Begins | None) -> str:
     """Says why that many tasks may run, and when the next one does."""
     what = "its next task" if array.is_steered else "it"
@@ -371,6 +348,16 @@ def why_so_many(array: TargetArray, now_s: float, end: Within | None) -> str:
     elif batch.waiting and batch.running < array.at_once:
         said += "; other jobs have the slots now"
     return said
+
+
+def why_full(array: TargetArray, now_s: float) -> str:
+    """Says how many tasks of an array run, and why no more may."""
+    run = "task of its array is" if array.batch.running == 1 else "tasks of its array are"
+    if not array.is_known:
+        why = "the limit until it is known how long they take"
+    else:
+        why, _ = why_no_more(array, now_s, foreseen(array, now_s, NOW)[1])
+    return f"{array.batch.running} {run} running, {why}"
 
 
 def why_no_more(array: TargetArray, now_s: float, end: Within | None) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.outlook.lives import Lives
-from lbd.dispatch.core.targets.plan import SURE, Within, unknown_mean
+from lbd.dispatch.core.targets.plan import SURE, Begins, Within, unknown_mean
 from lbd.dispatch.core.targets.rounds import PLAYED_MAX, played_s
 from lbd.dispatch.core.targets.task_times import TaskTimes
 from lbd.model import JobId
@@ -285,6 +285,31 @@ class TargetArray:
             for share in (0.05, 0.5, 0.95)
         )
         return End(median_s, (high_s - low_s) / (2 * SURE))
+
+
+def foreseen(
+    array: TargetArray, now_s: float, begins: Begins | None
+) -> tuple[TargetArray, Within | None]:
+    """Returns the array as it will be when it begins, and when it ends, from now."""
+    if begins is None:
+        return array, None
+    there, wait_s = array, begins.first.mean_s
+    if wait_s > 0:
+        starts_s = array.starts_s(max(1, array.at_once), begins.slots_s)
+        there = array.at_begin(now_s + sum(starts_s) / len(starts_s))
+    if (end := there.end(now_s, begins.slots_s)) is None:
+        return there, None
+    found = after(begins.first, end)
+    if array.has_deadline and there.in_time and there.batch.waiting:
+        # It takes more slots as soon as its tasks turn out to be longer.
+        last_s = after(begins.first, there.soonest(now_s, begins.slots_s)).high_s
+        found = replace(found, high_s=min(found.high_s, max(array.until_s - now_s, last_s)))
+    return there, found
+
+
+def after(first: Within, end: End) -> Within:
+    """Returns the end of what begins then. Both are from now."""
+    return first.then(Within.of(replace(end, mean_s=max(0.0, end.mean_s - first.mean_s))))
 
 
 def before_deadline_s(slots: int, left: int, mean_s: float) -> float:
