@@ -17,6 +17,7 @@ import grpc.aio
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.errors import LbdError
 from lbd.local.budget import Budget
+from lbd.local.long_answers import own_time
 from lbd.local.rate_limit import CallRates, TimeShares
 from lbd.local.turns import Turns
 from lbd.net.transport import HOST_HEADER, Trust
@@ -28,7 +29,10 @@ if TYPE_CHECKING:  # generic only in the stubs
     Context = grpc.aio.ServicerContext[bytes, bytes]
 
 SELECTOR_BYTES = 256  # cost of one selector in a question: by default at most half a core per host
-CHARGED_S_MAX = 2.0  # for one answer, or one order
+# For one answer, or one order. Of an answer, what it takes of our own time, in which nobody else is
+# served, is charged in full; the rest is that of the disk, of threads and of others.
+CHARGED_S_MAX = 2.0
+LONGEST_S = 20.0  # of our own time, for an answer about as many jobs as it may have
 ORDER_S = 0.1  # time that an order may take for free
 USER_SHARE = 0.25  # of our time; all users of a host together have twice as much
 LONG_AT_ONCE = 8  # questions of one host with possibly long answers
@@ -48,7 +52,7 @@ class Calls:
         # An ended job may have started again meanwhile, and then its last attempt is another one.
         self._requeueing = asyncio.Lock()
         self._long_of_user, self._long_of_host = Turns(LONG_OF_USER), Turns(LONG_AT_ONCE)
-        burst_s = LONG_OF_USER * CHARGED_S_MAX  # so that a single user cannot make the others wait
+        burst_s = LONG_OF_USER * LONGEST_S  # so that a single user cannot make the others wait
         self._time = TimeShares(burst_s=burst_s, clock_s=clock_s)
         self._time_of_user = TimeShares(USER_SHARE, clock_s=clock_s)
         # Orders wait only for orders: a list may be long because of other users' jobs.
@@ -108,17 +112,19 @@ class Calls:
     @contextlib.asynccontextmanager
     async def listing(self, host: str, user: str) -> AsyncIterator[None]:
         """Wraps an answer about many jobs: the same limits, and a host has half of our time for
-        these, each of its users a quarter. Concurrent ones share the time; nobody owes more than a
-        few seconds."""
+        these, each of its users a quarter. Concurrent ones share the time that is not their
+        own."""
         async with self.long(host, user):
             await self._time_of_user.turn((host, user))
             await self._time.turn(host)
             began_s = self._clock_s()
             self._under_way += 1
             try:
-                yield
+                with own_time() as own:
+                    yield
             finally:
-                taken_s = min(CHARGED_S_MAX, self._clock_s() - began_s) / self._under_way
+                waited_s = min(CHARGED_S_MAX, self._clock_s() - began_s) / self._under_way
+                taken_s = max(waited_s, own.seconds)
                 self._time.charge(host, taken_s)
                 self._time_of_user.charge((host, user), taken_s)
                 self._under_way -= 1

@@ -14,6 +14,8 @@ from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.host_connection import HostConnection
 from lbd.dispatch.predictions import Predictions
 from lbd.dispatch.submissions import Submissions
+from lbd.local import long_answers
+from lbd.local.long_answers import in_turns
 from lbd.local.rate_limit import CHEAPER, TURN_BYTES, TURNS_MIN, TimeShares
 from lbd.net.gen import dispatch_pb2 as pb
 from tests.unit.dispatch import services
@@ -175,7 +177,7 @@ async def test_no_host_submits_in_the_name_of_another(tmp_path):
 async def test_a_host_gets_half_of_the_time_for_long_answers_whatever_they_contain():
     """Lists of jobs that need what no host has took seconds each, and few bytes."""
     calls = Calls(Trust(), RATE, clock := Clock())
-    calls._time.charge("h2", 5.0)
+    calls._time.charge("h2", 45.0)
     done = []
 
     async def ask(host):
@@ -212,6 +214,38 @@ async def test_who_asks_for_long_answers_waits_and_others_of_that_host_do_not(ki
         pass
     assert not both.n_waiting
     again.cancel()
+
+
+async def test_what_an_answer_takes_of_our_own_time_is_charged_in_full(monkeypatch):
+    """Of a list of 100,000 lines, which took 20 s, only two were: there was always one to answer.
+    What waits for a disk may take long through no fault of its user."""
+    asked, charged = Calls(Trust(), RATE, clock := Clock()), dict[str, float]()
+    monkeypatch.setattr(long_answers, "time", SimpleNamespace(monotonic=clock, thread_time=clock))
+    monkeypatch.setattr(
+        asked._time_of_user, "charge", lambda who, spent_s: charged.update({who[1]: spent_s})
+    )
+
+    async def other():
+        while True:
+            clock.now_s += 7.0
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(other())
+    async with asked.listing("h2", "ann"):
+        async for _ in in_turns(range(20)):
+            clock.now_s += 1.0
+    async with asked.listing("h2", "bob"):
+        await asyncio.sleep(0)
+    others.cancel()
+    assert charged == {"ann": 20.0, "bob": calls.CHARGED_S_MAX}
+
+
+async def test_two_of_the_longest_answers_of_a_user_keep_no_other_of_that_host_waiting():
+    asked = Calls(Trust(), RATE, Clock())
+    for _ in range(calls.LONG_OF_USER):
+        asked._time.charge("h2", calls.LONGEST_S)
+    async with asyncio.timeout(1.0), asked.listing("h2", "bob"):
+        pass
 
 
 async def test_an_order_does_not_wait_for_the_lists_of_its_user():
