@@ -246,7 +246,8 @@ class QueueService:
         try:
             turn = partial(self._calls.listing if is_long(asked) else self._calls.long, *who)
             if asked.all_ended:
-                numbers = await self._finder.numbers(asked.selectors)
+                numbers = self._finder.numbers(asked.selectors)
+                del asked  # nor are the numbers held for as long as their jobs last
                 return await self._watching.until_ended(who, numbers, turn)
             async with turn():
                 watched = await self._finder.ids(

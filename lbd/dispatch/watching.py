@@ -14,6 +14,7 @@ from lbd.dispatch.core.ledger_rows import Ledger, Wanted
 from lbd.dispatch.job_view import EXPLAINED_MAX, JobViews, in_pieces
 from lbd.errors import LbdError
 from lbd.local.budget import Budget
+from lbd.local.long_answers import in_turns
 from lbd.local.rate_limit import Rates
 from lbd.model import ENDED_NAMES, JobId
 from lbd.net.gen import dispatch_pb2 as pb
@@ -202,28 +203,31 @@ class Watching:
             self.watchers.remove(watcher)
             watcher.rest()
 
-    async def until_ended(self, who: tuple[str, str], watched: Sequence[int], turn: Turn) -> None:
+    async def until_ended(
+        self, who: tuple[str, str], numbers: Awaitable[Sequence[int]], turn: Turn
+    ) -> None:
         """Waits until the queue is done with all these jobs, without reading them from the ledger;
-        that they have ended may not be on disk yet. `who`: as for `held`; `watched`, `turn`: as for
-        `follow`. Raises TooManyWatched."""
-        with self.held(who, len(watched)):
-            watcher = EndsWatcher(watched)
-            self.watchers.add(watcher)
-            try:
-                async with turn():
-                    await self._end_others(watcher)
-                if watcher.open:
-                    await watcher.event.wait()
-            finally:
-                self.watchers.remove(watcher)
+        that they have ended may not be on disk yet. Those that are not in the queue take no memory
+        meanwhile. `who`: as for `held`; `turn`: as for `follow`. Raises LbdError."""
+        watched = await numbers
+        with contextlib.ExitStack() as held:
+            async with turn():
+                live = [job async for job in in_turns(watched) if JobId(str(job)) in self.live]
+                del watched
+                held.enter_context(self.held(who, len(live)))
+                watcher = EndsWatcher(live)
+                del live
+                self.watchers.add(watcher)
+                held.callback(self.watchers.remove, watcher)
+                await self._end_others(watcher)
+            if watcher.open:
+                await watcher.event.wait()
 
     async def _end_others(self, watcher: Watcher) -> None:
-        """Ends the jobs of the watcher that are not in the queue."""
-        for number, job in enumerate(watcher.ids, 1):
+        """Ends the jobs of the watcher that have left the queue since they were looked up."""
+        async for job in in_turns(watcher.ids):
             if JobId(str(job)) not in self.live:
                 watcher.end(job)
-            if not number % PIECE_JOBS:
-                await asyncio.sleep(0)
 
     async def _send_changes(self, host: str, watcher: Watcher, send: Send, turn: Turn) -> None:
         explained = len(watcher.ids) <= EXPLAINED_MAX
