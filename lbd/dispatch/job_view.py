@@ -13,6 +13,7 @@ from lbd.dispatch.core.ledger_room import until_written
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Stored, Tally, target_of
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.outlook.forecast import Prediction
+from lbd.dispatch.core.outlook.places import Places
 from lbd.dispatch.core.records import Live
 from lbd.dispatch.core.why_waiting import silent_arrays, waiting_reason
 from lbd.dispatch.prediction_info import speedup_info
@@ -69,6 +70,8 @@ class JobViews:
     async def of(self, rows: Sequence[JobRow], *, explained: bool) -> list[pb.JobInfo]:
         """Returns the views of the jobs. For very many this takes seconds, and lets hosts be heard
         meanwhile."""
+        if explained and any(row.state == JobState.PENDING.value for row in rows):
+            await look_at(self.forecast.places)
         view, known = self._of if explained else self._without_reason, self._look_up()
         reply = [view(row, known) async for row in in_turns(rows)]
         if len(rows) == 1 and (speedup := self._predictions.known_of(rows[0])) is not None:
@@ -106,6 +109,8 @@ class JobViews:
         alone = [row for row, tally in lines if tally is None]
         jobs = iter(await self.of(alone, explained=explained))
         has_arrays = explained and len(alone) < len(lines)
+        if has_arrays and any(tally is not None and tally.waiting for _, tally in lines):
+            await look_at(self.forecast.places)
         silent = silent_arrays(self._life, clock_s()) if has_arrays else {}
         found, known = [], self._look_up()
         async for row, tally in in_turns(lines):
@@ -241,6 +246,13 @@ class JobViews:
             self._forgetting.cancel()
         loop = asyncio.get_running_loop()
         self._forgetting = loop.call_later(FORECAST_KEPT_S, self.forecast.forget)
+
+
+async def look_at(places: Places) -> None:
+    """Finds how much is ahead of each waiting job. Of very many this takes seconds, and lets hosts
+    be heard meanwhile."""
+    while not places.look(clock_s()):  # noqa: ASYNC110  # it goes on with it
+        await asyncio.sleep(0)
 
 
 def why_closed(heartbeat: pb.Heartbeat) -> tuple[Closed | None, str]:

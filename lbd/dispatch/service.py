@@ -18,24 +18,22 @@ from lbd.dispatch.core.ledger_rows import (
     Tally,
 )
 from lbd.dispatch.core.lifecycle import KILLED_AT_ONCE
-from lbd.dispatch.core.outlook.places import Places
 from lbd.dispatch.core.ownership import Asker, Owners
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.host_connection import OPENING_BYTES, HostConnection, Paces, in_portions
 from lbd.dispatch.job_finder import REQUEUES, TOO_LONG, JobFinder
-from lbd.dispatch.job_view import JobViews, add_attempts, encoded, newest_of
+from lbd.dispatch.job_view import JobViews, add_attempts, encoded, look_at, newest_of
 from lbd.dispatch.orders import Orders
 from lbd.dispatch.predictions import Predictions
 from lbd.dispatch.submissions import Submissions
 from lbd.dispatch.watching import TooManyWatched, Watching, is_long
 from lbd.errors import LbdError
-from lbd.model import HostId, JobId, JobState
+from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.parsing import parsed
 from lbd.net.question import read
 from lbd.net.submitter import WATCHED_BYTES
 from lbd.net.transport import Trust
-from lbd.process.boot_clock import clock_s
 from lbd.text.one_line import one_line
 
 if TYPE_CHECKING:  # generic only in the stubs
@@ -203,8 +201,6 @@ class QueueService:
                 by_number = asked.by_number
                 rows = await self._finder.named(*given, by_number=by_number, absent=absent)
                 lines = [(row, None) for row in rows]
-            if explained and any(waits(row, tally) for row, tally in lines):
-                await look_at(self._predictions.forecast.places)
             jobs = await self._job_views.of_lines(lines, explained=explained)
             newest = await newest_of(jobs, ANSWER_BYTES)
             if len(newest) < len(jobs) and asked.selectors:
@@ -299,17 +295,6 @@ class QueueService:
         if isinstance(asked, pb.JobsAsked | pb.ActRequest):
             self._calls.looked_into(host, len(asked.selectors))
         return asked
-
-
-async def look_at(places: Places) -> None:
-    """Finds how much is ahead of each waiting job. Of very many this takes seconds, and lets hosts
-    be heard meanwhile."""
-    while not places.look(clock_s()):  # noqa: ASYNC110  # it goes on with it
-        await asyncio.sleep(0)
-
-
-def waits(row: JobRow, tally: Tally | None) -> bool:
-    return row.state == JobState.PENDING.value or bool(tally and tally.waiting)
 
 
 async def cancel_once_broken(line: HostConnection, serving: "asyncio.Task[object] | None") -> None:
