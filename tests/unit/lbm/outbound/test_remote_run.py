@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from lbd.config.schema import LbmConfig
+from lbd.errors import LostContact
 from lbd.lbm.core.pauses import Pauses
 from lbd.lbm.link import wire
 from lbd.lbm.link.conversation import READ_AT_ONCE, Stream
@@ -161,3 +162,44 @@ async def test_of_a_text_without_end_a_line_is_read():
     far.says(wire.ENDED, ENDED)
     await run.follow(listener)
     assert listener.heard == ["\ufffd" * 999 + "…"]
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+@pytest.mark.parametrize(
+    ("end", "fault"),
+    [
+        ({"user_cpu_s": float("nan")}, "cpu_s"),
+        ({"system_cpu_s": float("inf")}, "cpu_s"),
+        ({"user_cpu_s": -5.0, "system_cpu_s": 6.0}, "cpu_s"),
+        ({"user_cpu_s": 1e300}, "cpu_s"),
+        ({"exit_status": -(2**31)}, "exit_status"),  # lbrun exited with 0 for this failure
+        ({"exit_status": 256}, "exit_status"),
+        ({"signal": -9}, "signal"),
+        ({"signal": 65, "exit_status": 300}, "exit_status, signal"),
+        ({"cause": "\x1b[2J"}, "cause"),
+    ],
+)
+async def test_an_end_that_no_command_can_have_is_none(end, fault, is_early):
+    far = FarHost()
+    run = RemoteRun(LbmConfig(), far, "h2", "h2:1", UserThreads().of(os.getuid()))
+
+    async def runs(message):
+        far.says(wire.STARTED)
+        if is_early:
+            far.says(wire.ENDED, lbm_pb2.Ended(**end).SerializeToString())
+
+    far.stream = Stream(runs)
+    await run.start(lbm_pb2.RunRequest(job_id="1"))
+    with pytest.raises(LostContact, match=f"protocol error from h2: its end: {fault}$"):
+        if run.ended_already() is None:
+            far.says(wire.ENDED, lbm_pb2.Ended(**end).SerializeToString())
+            await run.follow(None)
+
+
+async def test_the_largest_figures_of_an_end_are_believed():
+    far = FarHost()
+    run = RemoteRun(LbmConfig(), far, "h2", "h2:1", UserThreads().of(os.getuid()))
+    await run.start(lbm_pb2.RunRequest(job_id="1"))
+    end = lbm_pb2.Ended(exit_status=255, signal=64, cause="signalled", user_cpu_s=1e11)
+    far.says(wire.ENDED, end.SerializeToString())
+    assert await run.follow(None) == end
