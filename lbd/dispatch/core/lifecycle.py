@@ -101,6 +101,7 @@ OVER = {
 }
 NO_OTHER = "no other host has what it needs"
 TOO_FEW_OTHERS = "the other hosts are too small for its gang"
+BEGUN_BEFORE = " had reported it begun, then refused it: "
 NO_CUTOFF = "its host says that it was cut off, but it had no cutoff"
 NOT_SAID: Mapping[tuple[JobId, int], float] = {}
 KILLED_AT_ONCE = 1000  # attempts of one host that are not ours: 30 ms
@@ -548,10 +549,14 @@ class Lifecycle:
         rng: Random,
     ) -> list[Action]:  # fmt: skip
         """The host refused the attempt, and nothing ran. `ending` has the reason, with the errno as
-        exit status."""
+        exit status. If it had reported the attempt begun, that counts: it is lost, or of a gang as
+        `may_begin_again` says."""
         live = self.holder(name, job, attempt)
         if live is None:
             return [Settle(job, attempt, name)]
+        if self.has_begun(job) and not live.job.gang:
+            lost = replace(ending, exit_status=None, reason=f"{name}{BEGUN_BEFORE}{ending.reason}")
+            return self.ended(name, job, attempt, lost, now_s, rng)
         self._let_go(live)
         earlier, live.reason = live.reason, f"{name}: {ending.reason}"
         gang = self.gangs.of(live.job)
