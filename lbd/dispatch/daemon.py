@@ -130,6 +130,8 @@ class Dispatcher:
             estimate_s = self.estimate_s(row.user, row.command)
             live, leased = live_job(row, attempt, estimate_s, by_uid=self.by_uid)
             self.carry(self.life.restored(live, leased, now_s, self.rng, waits_of(row)))
+            if live.lease is not None and attempt is not None:
+                live.lease.granted_s = now_s - max(0.0, time.time() - attempt.leased)
             if live.lease is not None and (ran_s := row.ran_by(time.time())) is not None:
                 self.life.queues.ran_before(live.job.id, ran_s)
 
@@ -353,15 +355,16 @@ class Dispatcher:
 
     def _report(self, name: HostId, report: pb.AttemptReport, up: pb.WorkUp) -> list[Action]:
         life, now_s, job, attempt = self.life, clock_s(), JobId(report.job), report.attempt
+        times = up.sent_s, life.leased_s(name, job, attempt, now_s)
         if report.event == "begun":
-            return life.begun(name, job, attempt, how_long_ago_s(report, up.sent_s))
+            return life.begun(name, job, attempt, how_long_ago_s(report, *times))
         elif report.event == "ready":
             return life.ready(name, job, attempt)
         elif report.event in ("stopped", "continued"):
             stands, why = report.event == "stopped", one_line(report.reason)
             return life.stopped(name, job, attempt, stands, now_s, why, report.stop_reason)
         elif report.event == "ended":
-            return life.ended(name, job, attempt, ending_of(report, up.sent_s), now_s, self.rng)
+            return life.ended(name, job, attempt, ending_of(report, *times), now_s, self.rng)
         elif report.event == "refused":
             if life.holder(name, job, attempt):  # otherwise it could say anything about any job
                 job_log.info(shown_id(life, job), "host %s refused it: %s", name, report.reason)

@@ -338,16 +338,20 @@ def facts_of(heartbeat: pb.Heartbeat) -> Facts | None:
         return None
 
 
-def how_long_ago_s(report: pb.AttemptReport, sent_s: float) -> float:
+def how_long_ago_s(
+    report: pb.AttemptReport, sent_s: float, leased_s: float = math.inf
+) -> float:
     """Returns how long ago the reported event happened; 0 if the host does not say, or it is
-    impossible."""
+    impossible. `leased_s`: how long ago its attempt was leased, as nothing was before."""
     ago_s = sent_s - report.at_s if report.at_s and sent_s else 0.0
-    return ago_s if 0.0 <= ago_s <= AGO_S_MAX else 0.0
+    return min(ago_s, leased_s) if 0.0 <= ago_s <= AGO_S_MAX else 0.0
 
 
-def ending_of(report: pb.AttemptReport, sent_s: float = 0.0) -> Ending:
-    """Returns how an attempt ended, or why it was refused; `sent_s` is when its host sent that.
-    Raises ValueError if it is invalid."""
+def ending_of(
+    report: pb.AttemptReport, sent_s: float = 0.0, leased_s: float = math.inf
+) -> Ending:
+    """Returns how an attempt ended, or why it was refused; `sent_s` is when its host sent that, and
+    `leased_s` as in `how_long_ago_s`. Raises ValueError if it is invalid."""
     cpu_s = report.cpu_s if report.HasField("cpu_s") else None
     refused = report.event == "refused"
     status = (
@@ -376,7 +380,7 @@ def ending_of(report: pb.AttemptReport, sent_s: float = 0.0) -> Ending:
     cause = CAUSES[report.cause]
     if report.evicted and cause is Cause.LOST:  # an older dispatcher treats an eviction as a loss
         cause = Cause.EVICTED
-    ago_s = how_long_ago_s(report, sent_s)
+    ago_s = how_long_ago_s(report, sent_s, leased_s)
     return Ending(cause, status, report.signal, cpu_s, reason, report.stop_reason, ago_s)
 
 

@@ -512,6 +512,11 @@ class Lifecycle:
         record = changed(live, JobState.RUNNING, Fate.RUNNING, begun_ago_s=ago_s)
         return [record, *self.gangs.begun(live)]
 
+    def leased_s(self, name: HostId, job: JobId, attempt: int, now_s: float) -> float:
+        """Returns how long ago it was leased, infinite if that is not known; 0 if it is over."""
+        live = self.holder(name, job, attempt)
+        return now_s - live.lease.granted_s if live is not None and live.lease is not None else 0.0
+
     def ready(self, name: HostId, job: JobId, attempt: int) -> list[Action]:
         """A gang member has its slots and files on its host."""
         live = self.holder(name, job, attempt)

@@ -70,6 +70,7 @@ class Lease:
     cutoff_s: float | None = None  # with which it was started
     sent: Contact | None = None  # over which it was sent; None: not yet, or by another dispatcher
     renewed_s: float = 0.0  # when it was granted, or last renewed
+    granted_s: float = -math.inf  # unless known
 
     def renew(self, now_s: float, waited_s: float, left_s: float = math.inf) -> None:
         """`left_s`: what is left of an earlier lease, as far as its host says. It can only shorten
@@ -282,7 +283,8 @@ def next_attempt(
     job, host, tier, cutoff_s, slots = start
     number = live.attempt + 1
     live.job, live.attempt, live.ran_tier = job, number, tier
-    live.lease = Lease(number, host, tier, math.inf, False, slots, cutoff_s, None, now_s)
+    given = number, host, tier, math.inf, False, slots, cutoff_s
+    live.lease = Lease(*given, renewed_s=now_s, granted_s=now_s)
     own = job.submission, job.array_index, live.requeued
     return Begin(job.id, number, host, tier, cutoff_s, slots, *own, gang_hosts, job.array)
 
