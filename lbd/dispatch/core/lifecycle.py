@@ -231,6 +231,8 @@ class Lifecycle:
             longest_s = max(self.terms.lease_s, self.terms.inherited_s)
             until_s = now_s + self.terms.waited_for_s(longest_s)
             live.lease = Lease(number, host, tier, until_s, begun, slots, cutoff_s, None, now_s)
+            if live.stop_reason == CANCEL and not live.job.gang:
+                live.lease.told_s = now_s
             live.ran_tier = tier
             self.leased[live.job.id] = live
             self.running += begun
@@ -266,6 +268,8 @@ class Lifecycle:
             if one.lease is not None:
                 actions += asked_to_stop(one, CANCEL, number)
                 one.signal_of = of
+                if not one.job.gang:  # its host holds it for its gang
+                    one.lease.told_s = min(one.lease.told_s, now_s)
             else:
                 why = cancelled(one, of)
                 actions += self._final(one, JobState.CANCELLED, why, now_s, rng)
@@ -423,6 +427,8 @@ class Lifecycle:
         for job, attempt in holds:
             live = self.holder(name, job, attempt)
             if live is not None and live.lease is not None:
+                if live.lease.is_given_up(self.terms.lease_s, now_s):
+                    continue  # it is cancelled once its lease has expired, there and here
                 said_s = left_s.get((job, attempt), 0.0) or math.inf
                 live.lease.renew(now_s, self.terms.waited_s, self.terms.waited_for_s(said_s))
                 renewed.append((job, attempt))
@@ -627,6 +633,8 @@ class Lifecycle:
             assert live.lease is not None
             if now_s >= live.lease.until_s:
                 what = f"{CONTACT_WITH}{live.lease.host} was lost"
+                if live.lease.is_given_up(self.terms.lease_s, now_s):
+                    what = f"{live.lease.host} did not say that it had called it off"
                 actions += self._over(live, Ending(Cause.LOST, reason=what), now_s, rng)
         for job, hosts in self.bars.over(now_s, LOOKS_MAX):
             actions += self._unbarred(self._live(job), hosts, now_s, rng)

@@ -57,6 +57,9 @@ class Ending:
     wait_s: float = 0.0  # if refused at this time: then it may start there
 
 
+CALLED_OFF_LEASES = 2  # within so many an attempt is called off that was to end before it began
+
+
 @dataclass(slots=True)
 class Lease:
     """The attempt that may be alive."""
@@ -71,12 +74,17 @@ class Lease:
     sent: Contact | None = None  # over which it was sent; None: not yet, or by another dispatcher
     renewed_s: float = 0.0  # when it was granted, or last renewed
     granted_s: float = -math.inf  # unless known
+    told_s: float = math.inf  # when its host was told to call it off
 
     def renew(self, now_s: float, waited_s: float, left_s: float = math.inf) -> None:
         """`left_s`: what is left of an earlier lease, as far as its host says. It can only shorten
         what was granted, so that no host holds a job for longer by what it says."""
         self.until_s = max(now_s + waited_s, min(self.until_s, now_s + left_s))
         self.renewed_s = now_s
+
+    def is_given_up(self, lease_s: float, now_s: float) -> bool:
+        """Whether it is no longer renewed: it has not begun, and should have been called off."""
+        return not self.begun and now_s >= self.told_s + CALLED_OFF_LEASES * lease_s
 
 
 REFUSALS_KEPT = 4

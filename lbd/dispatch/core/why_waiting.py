@@ -44,7 +44,7 @@ def waiting_reason(
         return live.held
     if live.lease is not None:
         silent = _silent(life, live, live.lease, now_s)
-        return silent or ("" if live.lease.begun else _starting(life, live))
+        return silent or ("" if live.lease.begun else _starting(life, live, time_of))
     if live.job.id in life.dependents.waits:
         return _dependence(life, live.job.id, time_of)
     obstacle = _gang_obstacle(life, live, time_of) if live.job.gang else ""
@@ -113,8 +113,10 @@ def _dependence(life: Lifecycle, job: JobId, time_of: TimeOf) -> str:
     return ", ".join(filter(None, (dependents.left(job), before)))
 
 
-def _starting(life: Lifecycle, live: Live) -> str:
+def _starting(life: Lifecycle, live: Live, time_of: TimeOf) -> str:
     assert live.lease is not None
+    if live.lease.told_s < math.inf:
+        return f"{STARTING}{live.lease.host}; was told to end at {time_of(live.lease.told_s)}"
     gang = life.gangs.of(live.job)
     if gang is None or live.job.id not in gang.ready or gang.released:
         return f"{STARTING}{live.lease.host}"

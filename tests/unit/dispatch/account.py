@@ -36,6 +36,7 @@ class Row:
     ready: bool = False
     released: bool = False
     begun: bool = False
+    told_to_end_s: float = math.inf  # when its user ended it, unless it is of a gang
     told: bool = False  # the dispatcher knows that it has begun
     stop: str = ""  # the stop reason that its host was given
     ran: bool = False  # some attempt of it has started

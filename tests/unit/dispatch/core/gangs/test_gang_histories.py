@@ -50,6 +50,8 @@ class History(Account):
             leased = (row.attempt, row.host, 1, row.told, 1, None) if row.host else None
             if row.host:
                 row.until_s = self.now_s + TERMS.waited_s
+                to_end = row.stop == CANCEL and not row.job.gang
+                row.told_to_end_s = self.now_s if to_end else math.inf
             assert self.life.restored(live, leased, *self.when) == [], "no host is there yet"
 
     @property
@@ -85,15 +87,19 @@ class History(Account):
         mine = [row for row in mine if row.host == name]
         held = [(row.job.id, row.attempt) for row in mine]
         renewed, actions = self.life.heartbeat(name, [*held, *stale], self.now_s)
-        assert renewed == held
+        mine_renewed = [row for row in mine if not self.is_given_up(row)]
+        assert renewed == [(row.job.id, row.attempt) for row in mine_renewed]
         assert actions == [Signal(*one, name, 9) for one in stale]
-        for row in mine:
+        for row in mine_renewed:
             row.until_s = self.now_s + TERMS.waited_s
         for row in mine:
             if row.begun:
                 self.says_begun(row)
             elif row.ready:
                 self.says_ready(row)
+
+    def is_given_up(self, row):
+        return not row.told and self.now_s >= row.told_to_end_s + 2 * TERMS.lease_s
 
     def gone(self):
         name = self.rng.choice(HOSTS)
@@ -206,6 +212,8 @@ class History(Account):
         for row in [self.rows[job] for job in self.life.leased]:
             if self.now_s >= row.until_s:
                 reason = f"contact with {row.host} was lost"
+                if self.is_given_up(row):
+                    reason = f"{row.host} did not say that it had called it off"
                 self.is_over(row, Ending(Cause.LOST, reason=reason))
         for row in self.rows.values():
             due = row.paused and self.now_s >= row.paused[-1]
@@ -231,6 +239,8 @@ class History(Account):
             for one in self.together(row):
                 if one.host:
                     self.stops_one(one, CANCEL)
+                    if not one.job.gang:
+                        one.told_to_end_s = min(one.told_to_end_s, self.now_s)
                 else:
                     self.finally_(one, JobState.CANCELLED, None)
             self.told(self.life.kill(row.job.id, self.rng.choice([0, 9, 15]), *self.when))
