@@ -338,18 +338,14 @@ def facts_of(heartbeat: pb.Heartbeat) -> Facts | None:
         return None
 
 
-def how_long_ago_s(
-    report: pb.AttemptReport, sent_s: float, leased_s: float = math.inf
-) -> float:
+def how_long_ago_s(report: pb.AttemptReport, sent_s: float, leased_s: float = math.inf) -> float:
     """Returns how long ago the reported event happened; 0 if the host does not say, or it is
     impossible. `leased_s`: how long ago its attempt was leased, as nothing was before."""
     ago_s = sent_s - report.at_s if report.at_s and sent_s else 0.0
     return min(ago_s, leased_s) if 0.0 <= ago_s <= AGO_S_MAX else 0.0
 
 
-def ending_of(
-    report: pb.AttemptReport, sent_s: float = 0.0, leased_s: float = math.inf
-) -> Ending:
+def ending_of(report: pb.AttemptReport, sent_s: float = 0.0, leased_s: float = math.inf) -> Ending:
     """Returns how an attempt ended, or why it was refused; `sent_s` is when its host sent that, and
     `leased_s` as in `how_long_ago_s`. Raises ValueError if it is invalid."""
     cpu_s = report.cpu_s if report.HasField("cpu_s") else None

@@ -1,12 +1,12 @@
 """Nothing that a host reports of an attempt was before its lease."""
 
-import asyncio
 import time
 
 import pytest
 
 from lbd.net.gen import dispatch_pb2 as pb
 from tests.unit.dispatch.services import asking, opened
+from tests.unit.until import until
 
 MONTH_S = 30 * 86400.0
 
@@ -28,13 +28,8 @@ async def leased(world):
     line = world.host("h2", 1)
     job = str((await world.submit(asking())).first)
     await world.dispatcher.settled()
-    await asyncio.wait_for(until_sent(line), 10)
+    await until(lambda: line.starts)
     return job, line
-
-
-async def until_sent(line):
-    while not line.starts:
-        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
@@ -60,9 +55,11 @@ async def test_an_attempt_neither_begins_nor_ends_before_its_lease(
         learnt_s = world.dispatcher.life.queues.resource_times.slots.recent_s
     (attempt,) = found.attempts
     assert found.state == "done"
-    assert before <= found.finished and before <= attempt.finished
+    assert before <= found.finished
+    assert before <= attempt.finished
     if says_begun:
-        assert before <= found.started and before <= attempt.started
+        assert before <= found.started
+        assert before <= attempt.started
         assert all(one_s < MONTH_S / 2 for one_s in learnt_s)
 
 
