@@ -61,6 +61,7 @@ from lbd.model import Facts, HostId, JobId
 from lbd.policy.needs import offer
 
 LOOKED_AT = 100  # jobs of a line that are checked for passing while slots are kept for a gang
+STARTS_MAX = 1000  # jobs that may start in one turn, 25 ms; a gang starts as a whole
 ARRAYS_KNOWN = 4  # arrays that take turns on a host
 
 
@@ -106,6 +107,7 @@ class Queues:
         self._wide_waiting = 0  # jobs in lines that need more than one slot
         self._kept_for_wide = False  # slots may be kept for a wide job, or were until just now
         self._are_shared = False  # some host serves several lines
+        self.is_cut_short = False  # more might start, in later turns
         self._asks_all = False  # consider all lines, as hosts differ in which comes first
         self._estimates = 0
         self._estimated_s = 0.0  # their sum
@@ -186,7 +188,12 @@ class Queues:
         return self._fill(due, now_s, rng)
 
     def tick(self, now_s: float, rng: Random) -> list[Start]:
-        """Time alone can change whether slots are kept for a gang."""
+        """Time alone can change whether slots are kept for a gang. Also starts what had to be left
+        for a later turn."""
+        if self.is_cut_short:
+            self.is_cut_short, self._kept_for_wide = False, True
+            self.shares.at(now_s)
+            return self._fill(self.servers, now_s, rng)
         if not self.gangs.parked:
             return []
         self.shares.at(now_s)
@@ -505,8 +512,11 @@ class Queues:
 
     def _fill(self, lines: Iterable[HostConnection], now_s: float, rng: Random) -> list[Start]:
         """Starts what these lines' heads allow. If slots were kept for a wide job, others may get
-        them once it starts or leaves: then all lines are considered until nothing starts."""
+        them once it starts or leaves: then all lines are considered until nothing starts. A host
+        may say that it has very many slots, so the most are left for later turns: until `tick` one
+        starts at a time, as one ends."""
         starts: list[Start] = []
+        most = 1 if self.is_cut_short else STARTS_MAX
         if self.shares.limits or self.shares.has_room:
             # An ended job may make room elsewhere, for others of the same user or array.
             lines, self.shares.has_room = self.servers, False
@@ -515,12 +525,12 @@ class Queues:
         if self.gangs.parked:
             self._start_gangs(starts, now_s)
         for line in lines:
-            self._fill_line(line, starts, now_s, rng)
+            self._fill_line(line, starts, most, now_s, rng)
         others = self.servers if len(self.servers) > 1 else ()  # from which slots may be kept
         while self._kept_for_wide:
             before = len(starts)
             for line in others:
-                self._fill_line(line, starts, now_s, rng)
+                self._fill_line(line, starts, most, now_s, rng)
             if len(starts) == before:
                 self._asks_all = False
                 self._kept_for_wide = self._keeps
@@ -528,12 +538,15 @@ class Queues:
         return starts
 
     def _fill_line(
-        self, line: HostConnection, starts: list[Start], now_s: float, rng: Random
+        self, line: HostConnection, starts: list[Start], most_starts: int, now_s: float, rng: Random
     ) -> None:
         waiting, behind = self.lines.get(line), list[JobId]()
         if waiting is None:
             return
         while (front := waiting.head()) is not None:
+            if len(starts) >= most_starts:
+                self.is_cut_short = True
+                return
             if front.kind.gang:
                 self._unput(front)
                 if self.gangs.park(self.registry.entry(front)):
