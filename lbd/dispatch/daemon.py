@@ -34,7 +34,7 @@ from lbd.dispatch.core.records import (
     Settle,
     Signal,
 )
-from lbd.dispatch.core.restore import live_job, queued_job, waits_of
+from lbd.dispatch.core.restore import live_job, queued_job, restore_times, waits_of
 from lbd.dispatch.core.run_times import kind_of
 from lbd.dispatch.earlier_tasks import EarlierTasks
 from lbd.dispatch.host_connection import HOST_LINES, HostConnection, held_in
@@ -130,10 +130,7 @@ class Dispatcher:
             estimate_s = self.estimate_s(row.user, row.command)
             live, leased = live_job(row, attempt, estimate_s, by_uid=self.by_uid)
             self.carry(self.life.restored(live, leased, now_s, self.rng, waits_of(row)))
-            if live.lease is not None and attempt is not None:
-                live.lease.granted_s = now_s - max(0.0, time.time() - attempt.leased)
-            if live.lease is not None and (ran_s := row.ran_by(time.time())) is not None:
-                self.life.queues.ran_before(live.job.id, ran_s)
+            restore_times(self.life.queues, live, row, attempt, now_s, time.time())
 
     @property
     def by_uid(self) -> bool:

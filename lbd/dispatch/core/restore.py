@@ -10,6 +10,7 @@ from lbd.dispatch.core.ledger_rows import (
     share_of,
     target_of,
 )
+from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.records import Fate, Live
 from lbd.dispatch.core.run_times import line_of, name_hash
 from lbd.model import HostId, JobId
@@ -81,3 +82,14 @@ def live_job(
     live.stop_reason, begun = last.stop_reason, last.fate != Fate.LEASED.value
     number, host = last.number, HostId(last.host)
     return live, (number, host, last.tier, begun, last.slots, last.cutoff_s)
+
+
+def restore_times(
+    queues: Queues, live: Live, row: JobRow, last: AttemptRow | None, now_s: float, unix_s: float
+) -> None:
+    """Restores when the open attempt was leased, and how long it has run."""
+    if live.lease is None or last is None:
+        return
+    live.lease.granted_s = now_s - max(0.0, unix_s - last.leased)
+    if (ran_s := row.ran_by(unix_s)) is not None:
+        queues.ran_before(live.job.id, ran_s)

@@ -23,7 +23,7 @@ from lbd.lbm.link.nonblocking_fd import Descriptor
 from lbd.lbm.link.opened_links import PeerLinks
 from lbd.lbm.link.pump import Sink, Source
 from lbd.lbm.link.user_threads import StdFds, Threads
-from lbd.lbm.outbound.reported_end import fault_of_end
+from lbd.lbm.outbound.reported_end import checked_end
 from lbd.lbm.session.client import Follower
 from lbd.net import release as wire
 from lbd.net.gen import lbm_pb2
@@ -166,10 +166,7 @@ class RemoteRun:
 
     def _end(self, body: memoryview) -> lbm_pb2.Ended:
         self._ended = True
-        ended = self._decoded(lbm_pb2.Ended, body)
-        if fault := fault_of_end(ended):
-            raise LostContact(f"protocol error from {self._host}: its end: {fault}")
-        return ended
+        return checked_end(self._host, self._decoded(lbm_pb2.Ended, body))
 
     async def follow(self, listener: Follower | None) -> lbm_pb2.Ended:
         """Moves the bytes of the attached descriptors until the command has ended and its output is

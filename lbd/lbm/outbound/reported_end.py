@@ -2,6 +2,7 @@
 
 import math
 
+from lbd.errors import LostContact
 from lbd.net.gen import lbm_pb2
 
 STATUS_MAX, SIGNAL_MAX = 255, 64
@@ -9,9 +10,9 @@ CPU_S_MAX = 1e11  # of the command's own code and of the kernel, each
 CAUSE_CHARS = 40
 
 
-def fault_of_end(ended: lbm_pb2.Ended) -> str:
-    """Names the invalid values, or returns "". They would reach the exit status of lbrun, the
-    status file, which is no JSON with a NaN in it, and everybody's lists."""
+def checked_end(host: str, ended: lbm_pb2.Ended) -> lbm_pb2.Ended:
+    """Raises LostContact if no command can have ended so. Such values would reach the exit status
+    of lbrun, the status file, which is no JSON with a NaN in it, and everybody's lists."""
     cpu_s, cause = (ended.user_cpu_s, ended.system_cpu_s), ended.cause
     rules = {
         "exit_status": 0 <= ended.exit_status <= STATUS_MAX,
@@ -19,4 +20,6 @@ def fault_of_end(ended: lbm_pb2.Ended) -> str:
         "cause": len(cause) <= CAUSE_CHARS and cause.isprintable(),
         "cpu_s": all(math.isfinite(one) and 0 <= one <= CPU_S_MAX for one in cpu_s),
     }
-    return ", ".join(name for name, holds in rules.items() if not holds)
+    if fault := ", ".join(name for name, holds in rules.items() if not holds):
+        raise LostContact(f"protocol error from {host}: its end: {fault}")
+    return ended
