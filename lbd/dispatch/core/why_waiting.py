@@ -115,11 +115,10 @@ def _dependence(life: Lifecycle, job: JobId, time_of: TimeOf) -> str:
 
 def _starting(life: Lifecycle, live: Live, time_of: TimeOf) -> str:
     assert live.lease is not None
-    if live.lease.told_s < math.inf:
-        return f"{STARTING}{live.lease.host}; was told to end at {time_of(live.lease.told_s)}"
-    gang = life.gangs.of(live.job)
+    gang, told_s = life.gangs.of(live.job), live.lease.told_s
     if gang is None or live.job.id not in gang.ready or gang.released:
-        return f"{STARTING}{live.lease.host}"
+        told = f"; was told to end at {time_of(told_s)}" if told_s < math.inf else ""
+        return f"{STARTING}{live.lease.host}{told}"
     ready = f"{len(gang.ready)} of {gang.size} are"
     return f"held on {live.lease.host} until its whole gang is ready; {ready}"
 
