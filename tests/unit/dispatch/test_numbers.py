@@ -73,6 +73,7 @@ async def test_an_end_that_is_reported_late_is_dated_to_when_its_host_saw_it(tag
     line = tags.host("h1")
     await tags.submit(asking())
     await begun(line)
+    tags.dispatcher.life.jobs[JobId("1")].lease.granted_s -= 60.0  # long enough ago for both
     heard(tags, "h1", sent_s=1018.0, event="begun", at_s=1000.0)
     heard(tags, "h1", sent_s=1018.0, event="ended", cause="exited", exit_status=0, at_s=1003.0)
     await tags.dispatcher.settled()
