@@ -19,6 +19,7 @@ from lbd.text.array_phrases import (
     end_line,
     ended_of,
     failed_in,
+    have_ended,
     named,
     running_of,
 )
@@ -209,7 +210,7 @@ def end_lines(one: Json, clock: Clock) -> tuple[list[str], str]:
     (ended, total), held = ended_of(counts), whole(one, "held")
     by = text(one, "expected_by")
     if when := end_time(one, clock):
-        so_far = f": {ended} of {total} tasks have ended" if ended else ""
+        so_far = f": {have_ended(ended, total)}" if ended else ""
         without = f", without the {held} held" if held else ""
         return [f"ends     {when}{so_far}{without}"], by
     running = running_of(counts)

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from lbd.dispatch.core.discipline import ONLY_LINE, Foretold, QueuedJob
 from lbd.dispatch.core.ledger_rows import JobRow, Tally
+from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.outlook.array_ends import end_of
+from lbd.dispatch.core.records import Live
 from lbd.dispatch.core.registry import Registry
 from lbd.dispatch.predictions import Predictions, is_wait
 from lbd.model import JobId, JobState
@@ -60,6 +62,21 @@ def next_waiting(tally: Tally) -> int:
         if free <= high:
             return free
     return tally.waiting[0][0]
+
+
+def task_of(row: JobRow, tally: Tally, life: Lifecycle, running: dict[int, Live]) -> Live | None:
+    """Returns the task that speaks for an array: one that waits, or else one that runs. `row`: any
+    of its tasks; `running`: such a task of each array, found for all once one is asked for.
+
+    The tally is some moments old: the first of short tasks that waited then may have ended, but
+    hardly the last."""
+    ids = [next_waiting(tally), tally.waiting[-1][1]] if tally.waiting else [row.id]
+    found = (life.jobs.get(JobId(str(one))) for one in ids)
+    if (live := next(filter(None, found), None)) is not None:
+        return live
+    if not running:
+        running.update((one.job.array, one) for one in life.leased.values())
+    return running.get(row.first)
 
 
 def indexes_shown(row: JobRow, ids: Sequence[tuple[int, int]]) -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
-from lbd.dispatch.array_view import add_end, add_foretold, add_tally, next_waiting
+from lbd.dispatch.array_view import add_end, add_foretold, add_tally, task_of
 from lbd.dispatch.core.discipline import Foretold, QueuedJob
 from lbd.dispatch.core.ledger_room import until_written
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Stored, Tally, target_of
@@ -49,6 +49,7 @@ class LookedUp:
     until: str  # what has to come about before changes are written; "" if they are
     # of each array with a target, for its tasks that wait in line and for the others
     targets: dict[tuple[int, bool], pb.TargetInfo] = field(default_factory=dict)
+    running: dict[int, Live] = field(default_factory=dict)  # as for `task_of`
 
 
 class JobViews:
@@ -130,7 +131,9 @@ class JobViews:
     ) -> pb.JobInfo:
         """Returns the view of an array. `row`: one of its tasks. The reason shown is that of its
         first waiting task that is not held, if there is one."""
-        live = self._live_of(row, tally) if explained and tally.open else None
+        live = None
+        if explained and tally.open:
+            live = task_of(row, tally, self._life, known.running)
         if live is None:
             reply = self._without_reason(row, known)
         else:
@@ -145,13 +148,6 @@ class JobViews:
         if reply.state == JobState.RUNNING.value and reply.reason.startswith(STARTING):
             reply.reason = ""  # the next task's reason does not apply to the array
         return reply
-
-    def _live_of(self, row: JobRow, tally: Tally) -> Live | None:
-        """Returns the task that speaks for an array. The tally is some moments old: the first of
-        short tasks that waited then may have ended, but hardly the last."""
-        ids = [next_waiting(tally), tally.waiting[-1][1]] if tally.waiting else [row.id]
-        found = (self._life.jobs.get(JobId(str(one))) for one in ids)
-        return next(filter(None, found), None)
 
     def _of(self, row: JobRow, known: LookedUp) -> pb.JobInfo:
         live = self._life.jobs.get(JobId(str(row.id)))

@@ -136,7 +136,11 @@ def end_line(ended: int, total: int, running: int, ran_s: float, held: int = 0) 
     left_s = left * ran_s / (ended + running / 2)
     how = "at the rate so far" if ended >= RATE_KNOWN else "a rough guess from the rate so far"
     without = f", without the {held} held" if held else ""
-    return f"in {about(left_s)}, {how}: {ended} of {total} tasks have ended{without}"
+    return f"in {about(left_s)}, {how}: {have_ended(ended, total)}{without}"
+
+
+def have_ended(ended: int, total: int) -> str:
+    return f"{ended} of {total} tasks {'has' if ended == 1 else 'have'} ended"
 
 
 class Pace:

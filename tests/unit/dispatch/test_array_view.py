@@ -5,11 +5,12 @@ import time
 
 import pytest
 
-from lbd.dispatch import job_view
+from lbd.dispatch import array_view
 from lbd.dispatch.core.outlook import places
 from lbd.dispatch.core.outlook.places import Places
 from lbd.model import JobId
 from tests.unit.dispatch.services import asking, opened
+from tests.unit.dispatch.test_arrays import begun, ended
 
 WHO = {"user": "ann", "uid": 1001}
 ARRAY = {"is_array": True, "first_index": 1, "count": 5}
@@ -58,7 +59,7 @@ async def test_the_end_is_foreseen_while_the_next_task_ends_as_it_is_read(world,
     for _ in range(20):
         world.dispatcher.life.queues.run_times.ended(task, 600.0)
     world.host("h1", 2)
-    monkeypatch.setattr(job_view, "next_waiting", lambda tally: first - 1)
+    monkeypatch.setattr(array_view, "next_waiting", lambda tally: first - 1)
     (found,) = (await world.jobs(selectors=[f"{first}"], by_array=True, **WHO)).jobs
     assert found.array.HasField("expected_end")
 
@@ -81,3 +82,19 @@ async def test_a_look_at_very_many_waiting_tasks_lets_hosts_be_heard(world, monk
     (job,) = (await world.jobs(selectors=[f"{first + 59}"], by_number=True, **WHO)).jobs
     assert "118 jobs are ahead of it" in job.reason
     assert pieces[:11] == [0, *range(10, 110, 10)], "others are heard between any two"
+
+
+async def test_the_end_is_foreseen_while_the_last_index_has_ended_and_others_run(world):
+    """Of 6 tasks of which the second took longest, `about 2 s, at the rate so far` was said for
+    half a minute."""
+    first = (await world.submit(asking(**ARRAY | {"count": 2}))).first
+    life = world.dispatcher.life
+    task = life.jobs[JobId(f"{first}")].job
+    for _ in range(20):
+        life.queues.run_times.ended(task, 600.0)
+    world.host("h1", 2)
+    await begun(world, f"{first}", f"{first + 1}")
+    await ended(world, f"{first + 1}", 0)
+    (found,) = (await world.jobs(selectors=[f"{first}"], by_array=True, **WHO)).jobs
+    assert found.array.tasks["done"] == 1
+    assert found.array.expected_end - time.time() == pytest.approx(600.0, abs=30)
