@@ -2,6 +2,7 @@
 
 import argparse
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -140,15 +141,15 @@ class Filters:
         )
 
 
-def short_state(job: Json, left_out: str = "") -> str:
+def short_state(job: Json, left_out: Collection[str] = ()) -> str:
     """Returns an array's state for a narrow terminal: `100/300, 3 failed, 21 held`; "" for other
-    jobs. The first number counts the tasks that have ended and were not cancelled. `left_out`: a
-    state whose number is left out."""
+    jobs. The first number counts the tasks that have ended and were not cancelled. `left_out`:
+    states whose numbers are left out."""
     if not text(job, "array"):
         return ""
     counts = counts_of(job)
     ended = sum(counts.get(name, 0) for name in ENDED_NAMES if name != CANCELLED)
-    parts = [f"{counts[name]} {name}" for name in SHORT if name in counts and name != left_out]
+    parts = [f"{counts[name]} {name}" for name in SHORT if name in counts and name not in left_out]
     return ", ".join([f"{ended}/{sum(counts.values())}", *parts])
 
 

@@ -65,14 +65,12 @@ def next_waiting(tally: Tally) -> int:
 
 
 def task_of(row: JobRow, tally: Tally, life: Lifecycle, running: dict[int, Live]) -> Live | None:
-    """Returns the task that speaks for an array: one that waits, or else one that runs. `row`: any
-    of its tasks; `running`: such a task of each array, found for all once one is asked for.
+    """Returns the task that speaks for an array: the first that waits, else one that runs. `row`:
+    any of its tasks; `running`: such a task of each array, found for all once one is asked for.
 
-    The tally is some moments old: the first of short tasks that waited then may have ended, but
-    hardly the last."""
-    ids = [next_waiting(tally), tally.waiting[-1][1]] if tally.waiting else [row.id]
-    found = (life.jobs.get(JobId(str(one))) for one in ids)
-    if (live := next(filter(None, found), None)) is not None:
+    The tally is some moments old: the first of short tasks that waited then may have ended."""
+    first = next_waiting(tally) if tally.waiting else row.id
+    if (live := life.jobs.get(JobId(str(first)))) is not None:
         return live
     if not running:
         running.update((one.job.array, one) for one in life.leased.values())

@@ -75,7 +75,8 @@ def test_the_lost_machine_starts_no_job_if_it_comes_back(machines, short_dir):
                first.log.read_text)  # fmt: skip
     assert "dispatcher: ready" not in first.log.read_text()
     assert list(marks.iterdir()) == []
-    assert "h1 (here)  revoked" in first.run("lbctl", "status").stdout
+    wait_until(lambda: "h1 (here)  revoked" in first.run("lbctl", "status").stdout,
+               "its status says so", LONG_S, first.log.read_text)  # fmt: skip
     doctor = first.run("lbctl", "doctor").stdout
     assert "a machine restored from a backup of this one is h1 now" in doctor
     assert "authority  " not in doctor, "the process with the key need not run here"

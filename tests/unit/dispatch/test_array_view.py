@@ -62,6 +62,7 @@ async def test_the_end_is_foreseen_while_the_next_task_ends_as_it_is_read(world,
     monkeypatch.setattr(array_view, "next_waiting", lambda tally: first - 1)
     (found,) = (await world.jobs(selectors=[f"{first}"], by_array=True, **WHO)).jobs
     assert found.array.HasField("expected_end")
+    assert "ahead" not in found.reason, "it is the last of its tasks that others of it are ahead of"
 
 
 async def test_a_look_at_very_many_waiting_tasks_lets_hosts_be_heard(world, monkeypatch):

@@ -5,6 +5,7 @@ import contextlib
 import math
 import shlex
 import time
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -23,6 +24,7 @@ from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock, duration
 from lbd.console.jobs import (
     ANSWER_S,
+    SHORT,
     Filters,
     fetch,
     none_of_yours,
@@ -219,10 +221,11 @@ def job_lines(found: list[Json], clock: Clock, page: Page) -> list[str]:
         header = (*HEADER, "WAITS")
         rows = [(*row, why) for row, why in zip(rows, reasons, strict=True)]
     of_one_user = len({text(job, "user") for job in found}) == 1
-    go_first = sorted(GO_FIRST, key=lambda title: title != "USER") if of_one_user else GO_FIRST
+    go_first: Sequence[str] = GO_FIRST
+    if of_one_user:
+        go_first = sorted(GO_FIRST, key=lambda title: title != "USER")
     if page.columns is not None and not of_one_user:
-        titles, _ = fit(header, rows, page.columns, page.may_go(go_first), FLEXIBLE)
-        rows = rows if "USER" in titles else without_running(rows, found)
+        rows, go_first = whose_jobs(header, rows, found, page)
     flexible: tuple[str, ...] = FLEXIBLE
     named = [bool(text(job, "name")) for job in found]
     if page.columns is not None and any(named):
@@ -239,12 +242,29 @@ def job_lines(found: list[Json], clock: Clock, page: Page) -> list[str]:
     return page.table(header, rows, go_first, flexible)
 
 
-def without_running(rows: list[Row], found: list[Json]) -> list[Row]:
-    """Returns the rows with arrays' states as short as they can be: whose jobs they are says more
-    than how many of their tasks run."""
+def whose_jobs(
+    header: Sequence[str], rows: list[Row], found: list[Json], page: Page
+) -> tuple[list[Row], Sequence[str]]:
+    """Returns the rows with arrays' states as short as it takes to show USER, and what goes first:
+    whose jobs they are says more than how many of their tasks run, or have failed, or than why
+    others wait."""
+
+    def has_user(rows: list[Row], go_first: Sequence[str]) -> bool:
+        assert page.columns is not None
+        return "USER" in fit(header, rows, page.columns, page.may_go(go_first), FLEXIBLE)[0]
+
+    for left_out in ((), ("running",), SHORT):
+        shorter = without(left_out, rows, found)
+        if has_user(shorter, GO_FIRST):
+            return shorter, GO_FIRST
+    return shorter, [*(title for title in GO_FIRST if title != "USER"), "WAITS", "USER"]
+
+
+def without(left_out: Collection[str], rows: list[Row], found: list[Json]) -> list[Row]:
+    """Returns the rows with arrays' short states without the counts of these."""
     at = HEADER.index("STATE")
     return [
-        (*row[:at], replace(cell(row[at]), short=short_state(job, "running")), *row[at + 1 :])
+        (*row[:at], replace(cell(row[at]), short=short_state(job, left_out)), *row[at + 1 :])
         for row, job in zip(rows, found, strict=True)
     ]
 
