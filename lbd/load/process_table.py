@@ -16,6 +16,7 @@ from lbd.load.procfs import TICKS_PER_S, read_small
 
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
 STATUS_BYTES = 1 << 14
+LONG_STATUS_BYTES = 1 << 20  # of a process in all the groups that the kernel allows, 65536
 STATUS = re.compile(
     rb"\nState:\t(.).*?\nPPid:\t(\d+)\n.*?\nThreads:\t(\d+)\n.*?\nSigPnd:\t(\w+)\n", re.DOTALL
 )
@@ -80,7 +81,7 @@ class TaskStatus:
 
 
 class Child(Protocol):
-    """Whoever has a parent."""
+    """A process, however it was read."""
 
     parent: int
 
@@ -112,8 +113,10 @@ def task_of(pid: int) -> TaskStat | None:
 def status_of(pid: int, thread: str = "") -> TaskStatus | None:
     """Returns a process's entry, or that of a thread (its directory in /proc), or None if it is
     gone."""
+    file = f"{thread or f'/proc/{pid}'}/status"
     with suppress(OSError):
-        if found := STATUS.search(read_small(f"{thread or f'/proc/{pid}'}/status", STATUS_BYTES)):
+        reads = (read_small(file, most) for most in (STATUS_BYTES, LONG_STATUS_BYTES))
+        if found := next(filter(None, map(STATUS.search, reads)), None):
             state, parent, threads, pending = found.groups()
             is_killed = bool(int(pending, 16) & KILLED)
             return TaskStatus(state, int(parent), int(threads), is_killed)

@@ -70,3 +70,17 @@ def test_a_kill_that_has_not_been_heard_counts(monkeypatch):
     assert process_table.status_of(1).is_killed
     monkeypatch.setattr(process_table, "read_small", lambda *_: pending % (1 << 18))
     assert not process_table.status_of(1).is_killed
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may set groups here")
+@pytest.mark.parametrize("groups", [3000, 65536])
+def test_who_is_in_very_many_groups_is_not_overlooked(groups):
+    """With subordinate group ids any user may be. The groups come before the number of threads, and
+    only the first 16 KiB were read: so such a process was gone for the warden."""
+    join = f"import os, time; os.setgroups(range(100000, {100000 + groups})); print(flush=True)"
+    code = f"{join}; time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        status = process_table.status_of(process.pid)
+        process.kill()
+    assert (status.parent, status.threads, status.has_ended) == (os.getpid(), 1, False)
