@@ -35,6 +35,20 @@ def spread_out(times_s: Sequence[float], varies: float) -> tuple[tuple[float, ..
     return tuple(found), 1 / each
 
 
+def mean_excess_s(times_s: Sequence[float]) -> float:
+    """Returns by how much a run that is longer than all known ones is so, on average. `times_s`:
+    shortest first.
+
+    Of n runs, the next is the longest once in n + 1 times. By how much is read off the longest
+    ones, as their mean excess over the next shorter (B. M. Hill, "A simple general approach to
+    inference about the tail of a distribution", Annals of Statistics 3, 1975, without the
+    logarithm: an exponential tail)."""
+    most = round(sqrt(len(times_s)))
+    if not most or len(times_s) <= most:
+        return 0.0
+    return sum(times_s[-most:]) / most - times_s[-most - 1]
+
+
 @cache
 def deviations(count: int) -> tuple[float, ...]:
     """Returns so many equally likely deviations, of mean 0 and variance 1 if more than one."""

@@ -1,11 +1,12 @@
 """What the next run of a command may take."""
 
 from math import exp, log
+from random import Random
 from statistics import fmean, median, pvariance
 
 import pytest
 
-from lbd.theory.next_run import VALUES, deviations, spread_out
+from lbd.theory.next_run import VALUES, deviations, mean_excess_s, spread_out
 
 
 @pytest.mark.parametrize("count", [3, 5, 15])
@@ -53,3 +54,17 @@ def test_many_runs_are_their_own_distribution():
 def test_a_run_of_no_time_at_all_is_spread_too():
     times_s, _ = spread_out([0.0], 0.25)
     assert 0 < times_s[0] < times_s[-1] < 0.1
+
+
+@pytest.mark.parametrize("count", [11, 30, 100])
+def test_the_longest_of_many_runs_is_longer_by_what_their_tail_says(count):
+    """Of exponential times it is longer by their mean, whatever the longest known is."""
+    rng = Random(count)
+    of = [mean_excess_s(sorted(rng.expovariate(0.1) for _ in range(count))) for _ in range(400)]
+    print(f"seed {count}: {fmean(of)}")
+    assert fmean(of) == pytest.approx(10.0, rel=0.1)
+
+
+def test_of_runs_that_all_took_as_long_nothing_is_longer():
+    assert mean_excess_s((8.0,) * 20) == 0.0
+    assert mean_excess_s((8.0,)) == mean_excess_s(()) == 0.0

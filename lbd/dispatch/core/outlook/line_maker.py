@@ -11,7 +11,7 @@ from lbd.dispatch.core.run_times import kind_of
 from lbd.dispatch.core.servers import Server
 from lbd.model import HostId, JobId
 from lbd.theory.lifetimes import UniformLog
-from lbd.theory.next_run import spread_out
+from lbd.theory.next_run import mean_excess_s, spread_out
 
 PLAYED_MAX = 1000  # of waiting jobs
 PLAYED_STEPS = 3000  # of these in one draw; more if many hosts are excluded
@@ -37,7 +37,9 @@ def lives_of(
     if not near.line:
         times_s, weight = spread_out(near.times_s, RUNS_VARY)
         unlike = queues.resource_times.slots.unlike_all(kind_of(job))
-        return Lives(times_s, general, most_s, near.key, unlike, None, weight)
+        beyond_s = mean_excess_s(times_s) if weight == 1.0 else 0.0
+        of = times_s, general, most_s, near.key, unlike, None, weight
+        return Lives(*of, beyond_s=beyond_s)
     times_s, weight = spread_out(near.times_s, LINES_VARY)
     line = job.user, near.line, job.slots
     return Lives(times_s, general, most_s, near.key, 1.0, line, weight)

@@ -20,6 +20,11 @@ of these in half of the cases. All jobs of that line take the same time. If it o
 lines, other new lines of that command are longer, too (`line_played.py`): users often go on to
 larger ones.
 
+Of n runs of a command, the next is the longest once in n + 1 times. So with the weight of one more
+run a job outlives them all (`beyond_s` says by how much): without it, the last task of an array was
+said to end at once as soon as only one task had taken longer, and took as long again in one of two
+cases. Where the times of a few runs are spread, that says it already.
+
 No two runs take exactly as long. So a job that is a little older than the longest of those it is
 like may still be like it, and ends soon; else the second of two twins would be taken for one that
 lasts much longer as soon as the first has ended.
@@ -28,6 +33,7 @@ lasts much longer as soon as the first has ended.
 import math
 from bisect import bisect_right
 from collections.abc import Hashable, Sequence
+from math import exp, log
 from typing import NamedTuple
 
 from lbd.theory.lifetimes import UniformLog, outlives
@@ -52,6 +58,8 @@ class Lives(NamedTuple):
     line: Hashable = None
     weight: float = 1.0  # of each of `like_s`, in similar runs
     is_declared: bool = False  # `like_s` is what its user says, as none has run
+    # By how much one that outlives all of `like_s` does so, on average; 0: they tell it themselves.
+    beyond_s: float = 0.0
 
     @property
     def is_known(self) -> bool:
@@ -74,15 +82,19 @@ class Lives(NamedTuple):
         like_s = self.like_s
         longer, drawn = self._longer(age_s), len(drawn_s)
         other, _ = self._others(age_s) if like_s or not drawn else (0.0, 0.0)
-        like = longer * self.weight
-        at = share * (like + drawn + other)
+        like, beyond = longer * self.weight, self._beyond(age_s)
+        ran = like + beyond
+        at = share * (ran + drawn + other)
         if at < like:
             like_one_s = like_s[len(like_s) - longer + int(at / like * longer)]
             left_s = (like_one_s if like_one_s > age_s else like_one_s * (1 + SPREAD)) - age_s
-        elif at < like + drawn:
-            left_s = drawn_s[int(at - like)] - age_s
+        elif at < ran:
+            left_s = max(0.0, like_s[-1] - age_s)
+            left_s += exceeding_s((at - like) / beyond, self.beyond_s)
+        elif at < ran + drawn:
+            left_s = drawn_s[int(at - ran)] - age_s
         elif other > 0:
-            left_s = self._left_as_others_s((at - like - drawn) / other, age_s)
+            left_s = self._left_as_others_s((at - ran - drawn) / other, age_s)
         else:
             left_s = lasting_s(share, age_s, age_s)
         return max(0.0, min(left_s, self.most_s - age_s))
@@ -91,12 +103,19 @@ class Lives(NamedTuple):
         """Returns the chance that a job of this age outlives all that it is predicted from."""
         like = self._longer(age_s) * self.weight
         other, unlike = self._others(age_s)
-        return unlike * other / (like + other) if like + other > 0 else 1.0
+        of_all = like + self._beyond(age_s) + other
+        return unlike * other / of_all if of_all > 0 else 1.0
 
     def _longer(self, age_s: float) -> int:
         """Returns how many of the similar jobs took longer, or as good as."""
         longer = len(self.like_s) - bisect_right(self.like_s, age_s)
         return longer or int(bool(self.like_s) and age_s < self.like_s[-1] * (1 + SPREAD))
+
+    def _beyond(self, age_s: float) -> float:
+        """Returns the weight of one that outlives all similar jobs, in similar runs."""
+        if not self.beyond_s:
+            return 0.0
+        return exp(min(0.0, self.like_s[-1] - age_s) / self.beyond_s)
 
     def _others(self, age_s: float) -> tuple[float, float]:
         """Returns the weight of all ended jobs for a job of this age, in similar runs, and the part
@@ -124,6 +143,11 @@ class Lives(NamedTuple):
         if unlike <= 0 or share < 1 - unlike:
             return self.general.left_s(share / (1 - unlike), age_s)
         return lasting_s((share - (1 - unlike)) / unlike, age_s, self._last_s)
+
+
+def exceeding_s(share: float, mean_s: float) -> float:
+    """Returns by how much one that outlives its like does so."""
+    return -mean_s * log(1 - share) if share < 1 else math.inf
 
 
 def lasting_s(share: float, age_s: float, last_s: float) -> float:

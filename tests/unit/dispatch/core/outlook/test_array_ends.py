@@ -20,7 +20,9 @@ OTHER = {"user": "bob", "command": 2, "command_line": 2}
 KINDS: dict[str, Callable[[Random], float]] = {
     "alike": lambda rng: rng.uniform(6.0, 6.1),
     "varied": lambda rng: rng.uniform(3.0, 9.0),
+    "exponential": lambda rng: rng.expovariate(1 / 6),
 }
+SIMILAR = ["alike", "varied"]
 BESIDE = ["", "jobs", "array"]
 
 
@@ -100,7 +102,7 @@ def share_within(looks):
 
 
 @pytest.mark.parametrize("beside", BESIDE)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SIMILAR)
 def test_of_a_known_command_line_the_end_is_known_from_the_start(kind, beside):
     """It was not, `before one of its tasks has ended`."""
     looks = []
@@ -117,7 +119,7 @@ def test_of_a_known_command_line_the_end_is_known_from_the_start(kind, beside):
 
 
 @pytest.mark.parametrize("beside", BESIDE)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SIMILAR)
 def test_of_an_unknown_command_line_it_is_known_once_tasks_have_ended(kind, beside):
     """At a third of the array it was off by a factor of up to 1.9, after the first task of 4."""
     looks = []
@@ -178,6 +180,15 @@ def test_when_its_last_tasks_run_their_ages_say_when_it_ends():
     said = run.said()
     assert said.wait_s == pytest.approx(2.0, abs=0.2)
     assert said.within_s[0] < 2.05 < said.within_s[1]
+
+
+def test_the_last_task_may_take_longer_than_all_others():
+    """It was said to end in less than a second, without more, once one other had taken longer."""
+    looks = []
+    for seed in range(100):
+        looks += ArrayRun(seed, 20, 4, "exponential", runs=20).looks(19)
+    print(f"seeds 0 to 99: {share_within(looks)}")
+    assert share_within(looks) >= 0.85
 
 
 @pytest.mark.parametrize("beside", BESIDE)

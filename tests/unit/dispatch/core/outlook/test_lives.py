@@ -50,6 +50,17 @@ def test_earlier_runs_of_the_command_count_more_than_what_others_took():
     assert lives.outliving(0.6) == 1.0
 
 
+def test_the_last_of_many_runs_may_outlive_them_all():
+    """Once in n + 1 times, of the n that are longer than its age; it was said to be sure to end
+    with the longest."""
+    lives = Lives(tuple(map(float, range(1, 21))), SHORT, unlike=0.05, beyond_s=2.0)
+    for age_s, longer in ((0.0, 20), (15.5, 5), (19.5, 1)):
+        ends_s = [age_s + lives.left_s(share, age_s) for share in SHARES]
+        assert sum(end_s > 20.0 for end_s in ends_s) == pytest.approx(100 / (longer + 1), abs=1)
+        much_later = [lives.left_s(share, 60.0) for share in SHARES]
+    assert median(much_later) == pytest.approx(60.0, rel=0.05)  # it is like none of them
+
+
 def test_the_oldest_job_of_a_command_may_outlive_its_few_earlier_runs():
     """After short tasks of other commands it was sure to end with the longest of its own runs, and
     a moment later as likely as not to last as long again: an interval of 27 s became 6 min."""
