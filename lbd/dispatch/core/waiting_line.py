@@ -124,6 +124,11 @@ class Waiting:
         self._passed: dict[Flow, int] = {}  # jobs that started from behind others, since a sweep
         self._left: dict[Flow, int] = {}  # items without waiting jobs that a look passed over
 
+    @property
+    def users(self) -> int:
+        """How many users `head` compares, where users matter."""
+        return len(self._turns)
+
     def add(self, registered: Registered) -> None:
         flow = self._shares.flow(registered.kind)
         if flow in self._flows:

@@ -2,18 +2,21 @@
 
 from random import Random
 
+import pytest
+
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.registry import make
 from lbd.dispatch.core.queues import STARTS_MAX, Queues
+from lbd.dispatch.core.shares import Rules
 from lbd.model import HostId, JobId
 
 JOBS, SLOTS = 3 * STARTS_MAX + 7, 65535
 
 
-def waiting(count):
-    queues, rng = Queues(make("fcfs", ())), Random(1)
+def waiting(count, users=3, **rules):
+    queues, rng = Queues(make("fcfs", ()), Rules(**rules)), Random(1)
     for number in range(count):
-        queues.arrived(QueuedJob(JobId(str(number)), user=f"u{number % 3}"), 0.0, rng)
+        queues.arrived(QueuedJob(JobId(str(number)), user=f"u{number % users}"), 0.0, rng)
     return queues, rng
 
 
@@ -26,6 +29,17 @@ def test_the_jobs_of_a_host_of_very_many_slots_start_a_number_in_each_turn():
     assert [len(starts) for starts in turns] == [STARTS_MAX, STARTS_MAX, STARTS_MAX, 7]
     assert len({start.job.id for starts in turns for start in starts}) == JOBS
     assert queues.tick(100.0, rng) == []
+
+
+@pytest.mark.parametrize("rules", [{"fair_share_s": 3600.0}, {"user_slots": 4}])
+def test_where_all_users_are_compared_for_each_start_fewer_start_in_a_turn(rules):
+    """3,000 users of whom a host had told, and its 3,000 slots, were one step of 3.9 s."""
+    queues, rng = waiting(600, 300, **rules)
+    turns = [queues.host_is(HostSlots(HostId("h1"), SLOTS), 0.0, rng)]
+    while queues.is_cut_short:
+        turns.append(queues.tick(float(len(turns)), rng))
+    assert [len(starts) for starts in turns[:2]] == [STARTS_MAX // 4, STARTS_MAX // 4]
+    assert sum(map(len, turns)) == 600
 
 
 def test_until_the_next_turn_each_event_starts_one():
