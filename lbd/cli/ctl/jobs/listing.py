@@ -242,6 +242,14 @@ def job_lines(found: list[Json], clock: Clock, page: Page) -> list[str]:
     return page.table(header, rows, go_first, flexible)
 
 
+def head_of(one: Json, clock: Clock, page: Page, indent: int) -> list[str]:
+    """Returns the heading and the line of a job that is shown alone, and whose job it is if the
+    terminal has no room for that column. `indent`: of the lines that follow."""
+    lines = job_lines([one], clock, page)
+    user = text(one, "user")
+    return lines if "USER" in lines[0] or not user else [*lines, f"{'user':{indent}}{user}"]
+
+
 def whose_jobs(
     header: Sequence[str], rows: list[Row], found: list[Json], page: Page
 ) -> tuple[list[Row], Sequence[str]]:

@@ -9,7 +9,7 @@ from functools import partial
 
 from lbd.cli.complaints import report_error
 from lbd.cli.ctl.jobs.arrays import Ask, Ends, outcome, wait_showing
-from lbd.cli.ctl.jobs.listing import job_lines, others_left_out
+from lbd.cli.ctl.jobs.listing import head_of, others_left_out
 from lbd.cli.ctl.verb import say
 from lbd.cli.program import Parser
 from lbd.cli.quantities import duration
@@ -100,7 +100,7 @@ def without_tiers(daemons: Daemons, found: list[Json]) -> list[Json]:
 
 def show(found: list[Json], clock: Clock, page: Page) -> None:
     for one in found:
-        put(*job_lines([one], clock, page))
+        put(*head_of(one, clock, page, len(DETAIL_INDENT)))
         for line in detail_lines(one, clock):
             put(*wrapped(line, page.columns, DETAIL_INDENT))
         rows = [attempt_row(attempt, clock) for attempt in tables(one, "attempts")]

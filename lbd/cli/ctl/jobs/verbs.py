@@ -17,7 +17,7 @@ from lbd.cli.ctl.jobs import logs as queued_logs
 from lbd.cli.ctl.jobs import queued_jobs, wait_for
 from lbd.cli.ctl.jobs.arrays import add_requeue_options, add_update_options, change_of
 from lbd.cli.ctl.jobs.filters import add_filters
-from lbd.cli.ctl.jobs.listing import job_lines, withheld_lines
+from lbd.cli.ctl.jobs.listing import head_of, withheld_lines
 from lbd.cli.ctl.verb import Run, Verb, asking, reading, say
 from lbd.cli.program import Parser, add_utc
 from lbd.cli.quantities import signal_named
@@ -35,6 +35,7 @@ from lbd.model import ENDED_NAMES
 from lbd.text.index_list import runs_in, runs_text
 from lbd.text.job_phrases import HELD
 
+PLAIN_INDENT = 11  # of the lines about a plain command
 ALL_QUEUED = "@me"  # all queued jobs of the caller
 SIGNAL = re.compile(r"-[0-9]+")  # as kill(1) takes it
 WRITTEN_OUT = 10  # so many tasks are named one by one rather than in steps
@@ -63,9 +64,9 @@ def job(daemons: Daemons, options: argparse.Namespace) -> int:
     page, clock = own_page(), Clock(time.time(), options.utc)
     queued_jobs.show(queued_jobs.without_tiers(daemons, of_queue), clock, page)
     for one in found:
-        put(*job_lines([one], clock, page))
+        put(*head_of(one, clock, page, PLAIN_INDENT))
         for line in plain_commands.details(one, clock):
-            put(*wrapped(line, page.columns, " " * 11))
+            put(*wrapped(line, page.columns, " " * PLAIN_INDENT))
         rows = [attempt_row(attempt, clock) for attempt in plain_commands.attempts_of(one)]
         if rows:
             put(

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from lbd.cli import lbctl
-from lbd.cli.ctl.jobs import queued_jobs
+from lbd.cli.ctl.jobs import queued_jobs, verbs
 from lbd.console.figures import Clock
+from lbd.console.output import Page, Paint
 from lbd.console.plain_commands import attempts_of, details
 from tests.unit.cli.ctl.jobs.test_queued_jobs import AWAY
 
@@ -150,3 +151,22 @@ def test_the_reason_for_the_placement_is_explained():
         "",
         "cancelled by ann@h1",
     ]
+
+
+@pytest.mark.parametrize(("columns", "line"), [(80, True), (160, False)])
+@pytest.mark.parametrize("name", ["12", "h1-2"])
+def test_whose_job_it_was_is_shown_at_any_width(daemon, capsys, monkeypatch, name, columns, line):
+    """At 80 columns root did not see whose command it had ended."""
+    ended = {"id": name, "command": ["./simulate-the-weather", "--days", "31"], "user": "rolf17",
+             "state": "cancelled", "origin": "h1", "host": "h2", "submitted": 1.0, "started": 2.0,
+             "finished": 3.0, "cpu_s": 0.5, "exit_status": 143}  # fmt: skip
+    daemon("lbm", **{"queue.jobs": {"jobs": [ended]}, "command.show": {"job": ended}})
+    monkeypatch.setattr(verbs, "own_page", lambda: Page(Paint(on=False), columns))
+    assert lbctl.main(["job", name]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    said = [one for one in shown if one.startswith("user ")]
+    assert ([one.split() for one in said], "USER" in shown[0]) == (
+        ([["user", "rolf17"]], False) if line else ([], True)
+    )
+    if line:  # it is as far to the right as what is said of the others
+        assert said[0].index("rolf17") == shown[3].index("./simulate")
