@@ -14,10 +14,12 @@ import os
 import resource
 import signal
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
 from lbd.keeper.limits.portions import AGAIN_S, AGAIN_S_MAX, PAUSE_S, longer_s
+from lbd.keeper.limits.time_limits import group_cpu_s
 from lbd.keeper.stdin_watch import members
 from lbd.keeper.suspension import Treated
 from lbd.launch.signals import deliver, ignored_by, signal_group
@@ -91,6 +93,7 @@ class Running:
     stopping: Stopping = field(default_factory=Stopping)
     heard_signals: int = 0  # bit N for signal N
     ignored_signals: int = 0  # of those that are typed; the same bits
+    orphans_s: tuple[float, float] = (0.0, 0.0)  # CPU time of its reaped orphans: user, system
 
     def signal(self, number: int) -> None:
         """Signals the job, unless its leader has ended: its pid may be another's by then."""
@@ -116,6 +119,16 @@ class Running:
         """Notes that something of it was killed that may not be gone yet."""
         self.killed_s = now_s if self.killed_s is None else self.killed_s
         self.look_at_s = now_s + (AGAIN_S_MAX if self.hangs(now_s) else 0.0)
+
+    def cpu_us(self) -> tuple[int, int]:
+        """Returns the CPU microseconds of an ended job in user and in system mode. Those of its
+        leader are not all: a process for which its parent had not waited, as those of a shell that
+        was killed, counts with its cgroup only, or if it has none, with what we have adopted."""
+        assert self.ended is not None
+        usage, (user_s, system_s) = self.ended[1], self.orphans_s
+        user_s, system_s = user_s + usage.ru_utime, system_s + usage.ru_stime
+        user_s = max(user_s, (group_cpu_s(self.group) or 0.0) - system_s)
+        return int(user_s * 1e6), int(system_s * 1e6)
 
     def is_urgent(self, now_s: float) -> bool:
         return self.kill_at_s is not None and not self.hangs(now_s)
@@ -157,6 +170,19 @@ def is_withheld(child: int) -> bool:
 def has_ended(child: int) -> bool:
     """Returns whether the child has ended, without reaping it."""
     return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def reap(child: int, jobs: Iterable[Running]) -> tuple[int, int, resource.struct_rusage]:
+    """Waits for a child that has changed. What an orphan has used counts with the job in whose
+    session it was."""
+    seen = process_table.task_of(child)
+    pid, status, usage = os.wait4(child, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+    if seen is not None and pid and (os.WIFEXITED(status) or os.WIFSIGNALED(status)):
+        of = [job for job in jobs if job.pid == seen.session and (job.ended or job.pid != pid)]
+        for job in of[-1:]:
+            user_s, system_s = job.orphans_s
+            job.orphans_s = user_s + usage.ru_utime, system_s + usage.ru_stime
+    return pid, status, usage
 
 
 def next_to_reap() -> int:

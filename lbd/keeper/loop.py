@@ -25,7 +25,7 @@ from lbd import __version__
 from lbd.keeper.child import Parent
 from lbd.keeper.fd_store import Holding, frame_of
 from lbd.keeper.gate import Gate
-from lbd.keeper.job import Running, next_to_reap
+from lbd.keeper.job import Running, next_to_reap, reap
 from lbd.keeper.kept_ports import KeptPorts
 from lbd.keeper.lbm_connection import LbmLine, is_readable
 from lbd.keeper.limits.ceilings import read_totals
@@ -288,7 +288,7 @@ class Keeper:
                 return
             if child in by_pid and not by_pid[child][1].is_leased:
                 by_pid[child][1].note_ignored()
-            pid, status, usage = os.wait4(child, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            pid, status, usage = reap(child, self.jobs.values())
             # 0: it has stopped and continued in between
             if pid and not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
                 self._beginnings.spares.reaped(pid)
@@ -332,7 +332,7 @@ class Keeper:
                 continue
             over = self.forget(name)
             status, usage = job.ended
-            times = (USER_US, int(usage.ru_utime * 1e6)), (SYSTEM_US, int(usage.ru_stime * 1e6))
+            times = zip((USER_US, SYSTEM_US), job.cpu_us(), strict=True)
             out_of_memory = status != 0 and self._containment.ceilings.was_over(job.group)
             self.report(
                 EXITED,

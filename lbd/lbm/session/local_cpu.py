@@ -82,7 +82,8 @@ class LocalCpu:
         found = task_of(self._pid)
         if found is not None and found.has_ended:
             self.status = status_in_stat(self._pid, found)
-            return max(0.0, found.cpu_s - self._before_s)
+            # of its children it counts those that it had waited for, and a look counts all
+            return max(self._cpu_s or 0.0, found.cpu_s - self._before_s)
         seen_s = self._looked_s - self._began_s
         if self._cpu_s is None or seen_s <= 0:
             return None

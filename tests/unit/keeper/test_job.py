@@ -1,9 +1,11 @@
 """A job as the keeper sees it."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -69,3 +71,34 @@ def test_what_a_leader_ignored_is_known_at_its_end():
     leader.wait()
     running.note_ignored()
     assert running.ignored_signals == 0
+
+
+def usage(user_s, system_s):
+    return resource.struct_rusage((user_s, system_s, *(0,) * 14))
+
+
+@pytest.mark.parametrize(("counted_s", "cpu_us"), [
+    (None, (2_500_000, 750_000)), (1.0, (2_500_000, 750_000)), (9.0, (8_250_000, 750_000)),
+])  # fmt: skip
+def test_what_a_killed_shell_had_not_waited_for_counts(monkeypatch, counted_s, cpu_us):
+    """`lbctl job` showed 225 ms while the command ran, and 15 ms once it was killed: wait4 knows
+    nothing of children for which their parent had not waited."""
+    monkeypatch.setattr(job, "group_cpu_s", lambda group: counted_s if group == "/g" else None)
+    ended = (signal.SIGTERM, usage(0.5, 0.25))
+    running = job.Running(1, "/g", 0, ended=ended, orphans_s=(2.0, 0.5))
+    assert running.cpu_us() == cpu_us
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_an_orphan_counts_with_the_job_in_whose_session_it_was(monkeypatch, stopped):
+    status = signal.SIGSTOP << 8 | 0x7F if stopped else signal.SIGTERM
+    monkeypatch.setattr(job.os, "wait4", lambda child, _: (child, status, usage(2.0, 0.5)))
+    sessions = {7: 7, 8: 7, 9: 9}  # by pid
+    monkeypatch.setattr(
+        process_table, "task_of", lambda pid: SimpleNamespace(session=sessions[pid])
+    )
+    first, leader = job.Running(7, "", 0), job.Running(9, "", 0)
+    for child in (7, 8, 9):
+        assert job.reap(child, [first, leader])[0] == child
+    assert first.orphans_s == ((0.0, 0.0) if stopped else (2.0, 0.5))
+    assert leader.orphans_s == (0.0, 0.0)

@@ -357,6 +357,16 @@ async def test_what_a_shell_has_run_before_it_becomes_the_command_does_not_count
     process.wait()
 
 
+async def test_what_a_command_has_used_does_not_fall_when_it_is_killed_before_its_child():
+    """The process that has ended, and is not waited for yet, knows nothing of that child."""
+    process = subprocess.Popen(["true"])  # noqa: ASYNC220  # it ends at once
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222
+    cpu = LocalCpu(process.pid, 0.5)
+    cpu._cpu_s = 99.0
+    assert cpu.ended() == 99.0
+    process.wait()
+
+
 async def test_of_an_invisible_process_nothing_is_known():
     assert LocalCpu(0, 0.0).ended() is None
 
