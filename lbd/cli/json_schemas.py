@@ -85,7 +85,8 @@ ATTEMPT = fields({
 })  # fmt: skip
 JOBS = some([alone(JOB, JOB_MORE)])
 HISTORY = some([alone({**JOB, "state": one_of(*HISTORY_STATES)}, JOB_MORE)])
-ACTED = some([alone({"id": "text?", "ok": "flag", "error": "text?"}, {"still_open": "text"})])
+ACTED = some([alone({"id": "text?", "ok": "flag", "error": "text?"},
+                    {"still_open": "text", "not_held": "flag"})])  # fmt: skip
 FIGURES: dict[str, object] = {
     "jobs": "integer", "failed": "integer", "ran_s": "number", "cpu_s": "number",
     "slot_hours": "number?",

@@ -63,8 +63,10 @@ def act(
 
 def results_in(reply: Json) -> Iterator[Json]:
     found, later = reply.get("done"), table(reply, "still_open")
+    not_held = set(texts(reply, "not_held"))
     for one in found if isinstance(found, list) else []:
-        yield plain_commands.acted(str(one), still_open=text(later, str(one)))
+        done = plain_commands.acted(str(one), still_open=text(later, str(one)))
+        yield done | {"not_held": True} if str(one) in not_held else done
     failed = tables(reply, "failed")
     for group in failed:
         ids, error = texts(group, "ids"), text(group, "error")

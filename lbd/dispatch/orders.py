@@ -77,10 +77,7 @@ class Orders:
                     raise LbdError(f"permission denied: job {row.shown} is not yours{fault}")
                 unsettled_bytes += await order.act_on(row)
                 job_log.debug(row.shown, "%s: ordered by %s on %s", asked.verb, asked.user, host)
-                reply.done.append(row.id)
-                reply.done_ids.append(row.shown)
-                if open_for := order.open_for(row):
-                    reply.still_open[row.shown] = open_for
+                order.note_done(reply, row)
             except LedgerTrouble:
                 raise
             except LbdError as problem:
@@ -138,6 +135,7 @@ class Order:
         self.revival = Revival(orders.dispatcher)
         self._gangs: set[int] = set()  # those acted on as a whole
         self._refused: set[int] = set()  # those whose refusal was reported
+        self._not_held: set[int] = set()  # of the jobs to release
 
     def in_turn(self, rows: Sequence[JobRow]) -> Sequence[JobRow]:
         if self._asked.cancels_waiting:  # none may start while others are interrupted
@@ -172,7 +170,15 @@ class Order:
         self._dispatcher.carry(actions)
         return size_bytes
 
-    def open_for(self, row: JobRow) -> str:
+    def note_done(self, reply: pb.ActReply, row: JobRow) -> None:
+        reply.done.append(row.id)
+        reply.done_ids.append(row.shown)
+        if open_for := self._open_for(row):
+            reply.still_open[row.shown] = open_for
+        if row.id in self._not_held:
+            reply.not_held.append(row.shown)
+
+    def _open_for(self, row: JobRow) -> str:
         """Returns why a job that is to end has not been notified; "" if it has."""
         life, lines = self._dispatcher.life, self._dispatcher.lines
         live = life.leased.get(JobId(str(row.id)))
@@ -198,10 +204,18 @@ class Order:
         if asked.verb == "hold":
             return life.hold(job, f"held by {one_line(asked.user, TEXT_MAX)}", now_s, rng)
         if asked.verb == "release":
-            return life.release(job, now_s, rng)
+            return self._release(job, row, now_s)
         if asked.verb not in REQUEUES:
             raise LbdError(f"no such action on jobs: {asked.verb[:40]!r}")
         return life.requeue(job) if job in life.jobs else self.revival.of([row])
+
+    def _release(self, job: JobId, row: JobRow, now_s: float) -> list[Action]:
+        actions = self._dispatcher.life.release(job, now_s, self._dispatcher.rng)
+        if not actions:
+            self._not_held.add(row.id)
+        elif row.gang:
+            self._gangs.add(row.submission)
+        return actions
 
     def _check_line(self, order: Signal) -> None:
         """Raises LbdError."""

@@ -273,6 +273,7 @@ def acted_json(reply: pb.ActReply) -> Json:
         "errors": list(reply.errors),
         "failed": [{"ids": list(one.ids), "error": one.error} for one in reply.failures],
         "still_open": dict(reply.still_open),
+        "not_held": list(reply.not_held),
     }
 
 

@@ -713,7 +713,7 @@ class ActFailure(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[str]] = ..., error: _Optional[str] = ...) -> None: ...
 
 class ActReply(_message.Message):
-    __slots__ = ("errors", "done", "done_ids", "still_open", "failures")
+    __slots__ = ("errors", "done", "done_ids", "still_open", "failures", "not_held")
     class StillOpenEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -726,12 +726,14 @@ class ActReply(_message.Message):
     DONE_IDS_FIELD_NUMBER: _ClassVar[int]
     STILL_OPEN_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
+    NOT_HELD_FIELD_NUMBER: _ClassVar[int]
     errors: _containers.RepeatedScalarFieldContainer[str]
     done: _containers.RepeatedScalarFieldContainer[int]
     done_ids: _containers.RepeatedScalarFieldContainer[str]
     still_open: _containers.ScalarMap[str, str]
     failures: _containers.RepeatedCompositeFieldContainer[ActFailure]
-    def __init__(self, errors: _Optional[_Iterable[str]] = ..., done: _Optional[_Iterable[int]] = ..., done_ids: _Optional[_Iterable[str]] = ..., still_open: _Optional[_Mapping[str, str]] = ..., failures: _Optional[_Iterable[_Union[ActFailure, _Mapping]]] = ...) -> None: ...
+    not_held: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, errors: _Optional[_Iterable[str]] = ..., done: _Optional[_Iterable[int]] = ..., done_ids: _Optional[_Iterable[str]] = ..., still_open: _Optional[_Mapping[str, str]] = ..., failures: _Optional[_Iterable[_Union[ActFailure, _Mapping]]] = ..., not_held: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StatusAsked(_message.Message):
     __slots__ = ()

@@ -220,9 +220,9 @@ async def test_of_several_ids_those_that_exist_are_found(world, by_array):
 async def test_jobs_that_are_held_or_released_twice_are_no_fault(world):
     await world.submit(asking(**ARRAY))
     await world.submit(asking())
-    for verb in ("release", "hold", "hold", "release", "release"):
+    for verb, unheld in (("release", 6), ("hold", 0), ("hold", 0), ("release", 0), ("release", 6)):
         done = await world.act(verb=verb, selectors=["1", "6"], **WHO)
-        assert (list(done.errors), len(done.done_ids)) == ([], 6)
+        assert (list(done.errors), len(done.done_ids), len(done.not_held)) == ([], 6, unheld)
     host(world, 1)
     await begun(world, "1")
     done = await world.act(verb="release", selectors=["1_1"], **WHO)

@@ -34,6 +34,8 @@ async def test_an_order_for_a_range_is_carried_out_once_per_gang(world):
     reply = await world.act(verb="hold", selectors=["1-3"], **WHO)
     assert (list(reply.errors), list(reply.done)) == ([], [1, 2, 3])
     assert {job.reason for job in (await world.jobs(**WHO)).jobs} == {"held by ann"}
+    reply = await world.act(verb="release", selectors=["1-3"], **WHO)
+    assert (list(reply.errors), list(reply.done), list(reply.not_held)) == ([], [1, 2, 3], [])
     reply = await world.act(verb="kill", selectors=["1-3"], **WHO)
     assert (list(reply.errors), list(reply.done)) == ([], [1, 2, 3])
     assert not world.dispatcher.life.jobs

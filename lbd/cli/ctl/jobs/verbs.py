@@ -254,13 +254,14 @@ def report(done: Acted, options: argparse.Namespace, did: str) -> int:
     if options.json:
         print_json(done.results)
     else:
-        acted: dict[str, list[str]] = {}
+        acted: dict[tuple[str, str], list[str]] = {}
         for one in done.results:
             if one.get("ok"):
-                acted.setdefault(text(one, "still_open"), []).append(text(one, "id"))
-        for later, ids in sorted(acted.items()):
-            names = in_ranges(ids)
-            put(f"not ended yet: {names}; {later}" if later else f"{did} {names}")
+                later = text(one, "still_open")
+                what = "not ended yet:" if later else "not held:" if one.get("not_held") else did
+                acted.setdefault((later, what), []).append(text(one, "id"))
+        for (later, what), ids in sorted(acted.items()):
+            put("; ".join(filter(None, (f"{what} {in_ranges(ids)}", later))))
         for error in done.errors:
             say(error)
     return EXIT_FAILED if done.errors else 0

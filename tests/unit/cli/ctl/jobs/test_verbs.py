@@ -365,6 +365,16 @@ def test_a_name_that_looks_like_an_id_is_answered_with_how_to_find_it(daemon, ca
     assert capsys.readouterr().err == f"lbctl: {line}; by name: lbctl {hint}\n"
 
 
+def test_a_job_that_was_not_held_is_not_reported_as_released(daemon, capsys):
+    answer = {"done": ["3_5", "3_6", 7], "errors": [], "not_held": ["3_6", "7"]}
+    daemon("lbm", **{"queue.act": answer})
+    assert lbctl.main(["release", "3_[5-6]", "7"]) == 0
+    assert sorted(capsys.readouterr().out.splitlines()) == ["not held: 7, 3_6", "released 3_5"]
+    assert lbctl.main(["release", "3_[5-6]", "7", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row.get("not_held") for row in rows] == [None, True, True]
+
+
 def test_a_job_that_has_not_ended_yet_is_not_reported_as_killed(daemon, capsys):
     later = "h4 not heard of for 17s; counts as ended in 15s if that lasts"
     answer = {"done": [3, 4, 5], "errors": [], "still_open": {"4": later, "5": later}}
