@@ -1,7 +1,7 @@
 """The list of hosts with their load now and in the last hour; and the page of one host."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from lbd.console.figures import NONE, Clock, count, decimal, duration, of_total, share
@@ -50,7 +50,7 @@ def make_hosts(asked: Asked) -> Page:
     status = ask_status(asked.daemons)
     clock = Clock(asked.unix_now_s)
     parts: list[Part] = [
-        cluster_part(status),
+        cluster_part(status, asked.daemons.queue()[0]),
         hosts_part(status, asked.sparks, clock),
     ]
     return Page("Hosts", parts, status, "/")
@@ -68,7 +68,8 @@ def make_host(asked: Asked) -> Page:
     return Page(f"Host {text(host, 'name')}", parts, data, "/")
 
 
-def cluster_part(status: Json) -> Facts:
+def cluster_part(status: Json, queue_hosts: Sequence[str] = ()) -> Facts:
+    """`queue_hosts`: those that may run the dispatcher."""
     cluster = table(status, "cluster")
     dispatcher = table(cluster, "dispatcher")
     hosts = tables(status, "hosts")
@@ -89,9 +90,15 @@ def cluster_part(status: Json) -> Facts:
         if full := text(dispatcher, "full"):
             items.append(("queue's ledger", Item(full, WARN)))
     else:
-        unknown = text(cluster, "dispatcher_unknown") or "none, or no answer"
-        items.append(("queue", Item(unknown, DIM)))
+        items.append(("queue", no_queue(text(cluster, "dispatcher_unknown"), queue_hosts)))
     return Facts("cluster", "Cluster", items)
+
+
+def no_queue(unknown: str, queue_hosts: Sequence[str]) -> Item:
+    """`unknown`: why nothing is known of the dispatcher, if that is known."""
+    if not queue_hosts:
+        return Item("none; lbctl queue enable HOST", DIM)
+    return Item(f"on {' or '.join(queue_hosts)}: {unknown or 'no answer'}", WARN)
 
 
 def hosts_part(status: Json, sparks: Mapping[str, Spark], clock: Clock) -> Table:

@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from lbd.console.figures import Clock
 from lbd.web.charts import spark_of
 from lbd.web.drawn import event
@@ -51,7 +53,22 @@ def test_the_cluster_shows_what_waits():
     facts = dict(cluster_part(status(host(), dispatcher=queue)).items)
     assert facts["queue"].text == "fcfs on h1"
     assert facts["queued"].text == "7"
-    assert dict(cluster_part(status(host())).items)["queue"].text == "none, or no answer"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "unknown", "said"),
+    [
+        ((), "", "none; lbctl queue enable HOST"),
+        (("h1",), "", "on h1: no answer"),
+        (("h1", "h2"), "", "on h1 or h2: no answer"),
+        (("h1",), "not known", "on h1: not known"),
+    ],
+)
+def test_a_queue_that_is_not_there_and_one_that_is_silent_are_told_apart(hosts, unknown, said):
+    """Both were `none, or no answer`."""
+    told = status(host())
+    told["cluster"]["dispatcher_unknown"] = unknown
+    assert dict(cluster_part(told, hosts).items)["queue"].text == said
 
 
 def test_whatever_hosts_say_is_text():
