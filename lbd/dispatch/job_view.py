@@ -124,7 +124,7 @@ class JobViews:
         return found
 
     def _look_up(self) -> LookedUp:
-        return LookedUp(until_written(self._ledger.disk(), self._ledger.trouble))
+        return LookedUp(until_written(self._ledger.disk(), self._ledger.trouble, self._host))
 
     def _of_array(
         self, row: JobRow, tally: Tally, known: LookedUp, *, explained: bool
@@ -232,7 +232,7 @@ class JobViews:
 
     def _add_unrecorded(self, reply: pb.JobInfo, what: str, until: str) -> None:
         """Says what the ledger does not know yet. A job that has begun counts as running."""
-        reply.reason = f"{what}{self._host} can record it once {until}"
+        reply.reason = f"{what}it can be recorded once {until}"
         if reply.state == JobState.PENDING.value and what != OVER_UNRECORDED:
             reply.state = JobState.RUNNING.value
 

@@ -38,8 +38,7 @@ class Orders:
         """Carries out an order that `host` passes on for one of its users. While the ledger cannot
         be written, or its disk is full, none is begun that somebody typed: it would be done some
         time later, or never. That of an `lbrun -q` that ends (`by_number`) is better done late."""
-        ledger = self.dispatcher.ledger
-        if not asked.by_number and (until := until_written(ledger.disk(), ledger.trouble)):
+        if not asked.by_number and (until := self._until_written()):
             why = f"nothing was done; try again once {until}"
             return refusal(asked.selectors, why).SerializeToString()
         return await self._carried_out(asked, host)
@@ -117,12 +116,15 @@ class Orders:
         about first, as soon as it is known that it cannot be written."""
         settled = asyncio.ensure_future(self.dispatcher.settled())
         while not settled.done():
-            ledger = self.dispatcher.ledger
-            if (trouble := ledger.trouble) and not asked.by_number:
+            if self.dispatcher.ledger.trouble and not asked.by_number:
                 settled.cancel()
-                return until_written(ledger.disk(), trouble)
+                return self._until_written()
             await asyncio.wait((settled,), timeout=LOOK_EVERY_S)
         return ""
+
+    def _until_written(self) -> str:
+        ledger, host = self.dispatcher.ledger, self.dispatcher.config.host.name
+        return until_written(ledger.disk(), ledger.trouble, host)
 
 
 class Order:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from lbd.dispatch.array_limits import conditions_most
 from lbd.dispatch.core.backlog import add_count
-from lbd.dispatch.core.ledger_room import NO_MORE
+from lbd.dispatch.core.ledger_room import NO_MORE, NONE_BEGINS
 from lbd.dispatch.core.ledger_rows import JobRow, Submission, share_of
 from lbd.dispatch.core.named_lists import counted
 from lbd.dispatch.daemon import Dispatcher
@@ -80,7 +80,7 @@ class QueueRoom:
 
     def _said(self, why: str) -> str:
         """Where nobody's jobs fit, this host is named, and its log has it too."""
-        if not why.endswith(NO_MORE):
+        if not why.endswith((NO_MORE, NONE_BEGINS)):
             return why
         if FULL_LINES.turn_s(why, time.monotonic(), 0.0) is not None:
             log.warning("%s", why)

@@ -98,7 +98,9 @@ def test_clients_are_told_that_the_end_cannot_be_recorded(lab, disk, tmp_path):
         assert (waiting.wait(20), waiting.stdout.read()) == (0, "done\n")
         assert waiting.stderr.read() == ""
         watch.cancel()
-    assert why == f"the command has ended; h1 can record it once there is room: {disk} is full"
+    assert (
+        why == f"the command has ended; it can be recorded once there is room on h1: {disk} is full"
+    )
     assert told == f"lbrun: {why}\n"
     assert "the command has ended" in listed
     assert waited.stderr == f"lbctl: {why}\nlbctl: 1 job has not ended yet\n"
@@ -168,7 +170,7 @@ def test_orders_waiters_and_monitors_know_of_a_full_disk_before_a_write_has_fail
     name = lab.run("h1", "lbrun", "-d", "true", check=True).stdout.strip()
     fill(disk)
     try:
-        why = f"there is room: {disk} is full"
+        why = f"there is room on h1: {disk} is full"
         for verb in ("kill", "hold"):
             ordered = lab.run("h1", "lbctl", verb, name)
             assert (ordered.returncode, ordered.stdout) == (1, "")

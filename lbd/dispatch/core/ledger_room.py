@@ -129,9 +129,9 @@ class LedgerRoom:
         return room // ENDED_SHARE
 
 
-def until_written(disk: Disk | None, trouble: str) -> str:
+def until_written(disk: Disk | None, trouble: str, host: str) -> str:
     """Returns what has to come about before changes can be counted on to be written; "" if they can
-    now. `trouble`: why the last one was not."""
+    now. `trouble`: why the last one was not; `host`: the dispatcher's."""
     if disk is not None and disk.is_full:
-        return f"there is room: {disk.where} is full"
-    return f"the ledger can be written: {trouble}" if trouble else ""
+        return f"there is room on {host}: {disk.where} is full"
+    return f"{host} can write the ledger: {trouble}" if trouble else ""

@@ -39,7 +39,9 @@ def test_a_single_job_has_no_short_form():
 
 def test_what_a_job_waits_for_is_shown_and_a_running_job_shows_that_its_host_is_silent():
     silent = "h4 not heard of for 12s; starts again in 20s if that lasts"
-    unrecorded = "the command has ended; h1 can record it once there is room: /srv/ledger is full"
+    unrecorded = (
+        "the command has ended; it can be recorded once there is room on h1: /srv/ledger is full"
+    )
     runs = "the command has ended", "it runs on h2"
     rows = [("pending", "1 job is ahead of it", True), ("running", silent, True),
             ("running", unrecorded, True), ("running", unrecorded.replace(*runs), True),

@@ -33,7 +33,7 @@ async def test_the_first_order_on_a_full_disk_is_refused_at_once(world, verb):
     world.ledger.disk = lambda: FULL
     order = {"verb": verb, "selectors": ["1"], "user": "ann", "cancels_waiting": True}
     reply = await world.act(**order)
-    why = "nothing was done; try again once there is room: /srv/ledger is full"
+    why = "nothing was done; try again once there is room on h1: /srv/ledger is full"
     assert (list(reply.errors), list(reply.done)) == ([why], [])
     assert world.dispatcher.life.jobs["1"].held == ""
     reply = await world.act(**order | {"selectors": ["1-1"], "by_number": True})
@@ -56,8 +56,8 @@ async def test_an_order_whose_own_write_fails_is_not_said_to_be_done(world, monk
     reply = await world.act(verb="hold", selectors=["1", "2"], user="ann")
     assert list(reply.done) == []
     other, why = sorted(reply.errors, reverse=True)
-    assert other.startswith("job 2: not done; try again once the ledger can be written: ")
-    assert why.startswith("job 1: done only once the ledger can be written: ")
+    assert other.startswith("job 2: not done; try again once h1 can write the ledger: ")
+    assert why.startswith("job 1: done only once h1 can write the ledger: ")
     assert why.endswith("disk I/O error; not at all if the dispatcher is restarted before")
     broken.clear()
     await until(lambda: not world.ledger.trouble)
@@ -77,9 +77,9 @@ async def test_a_waiting_job_whose_end_is_not_on_disk_is_not_said_to_have_run(wo
     )
     (job,) = (await world.jobs()).jobs
     (unexplained,) = (await world.jobs(unexplained=True)).jobs
-    once = "once the ledger can be written: /srv/ledger is full"
+    once = "once h1 can write the ledger: /srv/ledger is full"
     assert (job.state, job.reason) == (
-        "pending", f"it was ended while it waited; h1 can record it {once}",
+        "pending", f"it was ended while it waited; it can be recorded {once}",
     )  # fmt: skip
     assert why_unrecorded([unexplained]) == job.reason, "`lbctl wait` says it"
 
@@ -107,7 +107,7 @@ async def test_a_job_whose_begin_is_not_on_disk_runs_and_has_not_ended_while_it_
         report = pb.AttemptReport(job="1", attempt=1, **event)
         world.dispatcher.heard("h2", line, pb.WorkUp(reports=[report], sent_s=clock_s()))
         await look()
-    recorded = "h1 can record it once there is room: /srv/ledger is full"
+    recorded = "it can be recorded once there is room on h1: /srv/ledger is full"
     assert said == [
         ("pending", "h2", "starting on h2"),
         ("running", "h2", f"it runs on h2; {recorded}"),
@@ -135,7 +135,7 @@ async def test_what_begins_while_nothing_can_be_written_is_not_lost(world, monke
     (job,) = (await world.jobs()).jobs
     assert (job.state, host.starts) == ("pending", [])
     assert ((await world.status()).queued, (await world.status()).running) == (1, 0)
-    assert job.reason.startswith("it begins once the ledger can be written: ")
+    assert job.reason.startswith("it begins once h1 can write the ledger: ")
     broken.clear()
     await until(lambda: host.starts)
     assert [start.attempt for start in host.starts] == [1]
@@ -146,7 +146,7 @@ async def test_a_waiting_job_is_said_to_wait_for_room_before_a_write_has_failed(
     await world.submit(asking())
     world.ledger.disk = lambda: FULL
     (job,) = (await world.jobs()).jobs
-    assert job.reason == "it begins once there is room: /srv/ledger is full"
+    assert job.reason == "it begins once there is room on h1: /srv/ledger is full"
     world.ledger.disk = lambda: Disk(1 << 30, 1 << 40, "/srv/ledger")
     assert "room" not in (await world.jobs()).jobs[0].reason
 

@@ -130,7 +130,10 @@ async def test_what_was_a_rough_guess_at_submission_is_one_after_it(tmp_path):
 
 @pytest.mark.parametrize(
     ("free_bytes", "once"),
-    [(0, "there is room: /srv/ledger is full"), (1 << 30, "the ledger can be written: disk full")],
+    [
+        (0, "there is room on h1: /srv/ledger is full"),
+        (1 << 30, "h1 can write the ledger: disk full"),
+    ],
 )
 async def test_a_job_whose_end_is_not_on_disk_says_so_and_counts_as_running(
     tmp_path, monkeypatch, free_bytes, once
@@ -156,7 +159,7 @@ async def test_a_job_whose_end_is_not_on_disk_says_so_and_counts_as_running(
         said = [(job.state, job.reason) for job in (await world.jobs(user="ann")).jobs]
         (unexplained, _) = (await world.jobs(user="ann", unexplained=True)).jobs
         status, shown = await world.status(), dispatcher_metrics(world.dispatcher)["jobs"]
-    why = f"the command has ended; h1 can record it once {once}"
+    why = f"the command has ended; it can be recorded once {once}"
     assert said == [("running", why), ("running", "")]
     assert unexplained.reason == why, "`lbctl wait` asks so"
     assert status.running == 2

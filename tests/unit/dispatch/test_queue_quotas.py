@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from lbd.config.schema import Config, DispatchConfig, UsersConfig
+from lbd.config.schema import Config, DispatchConfig, HostConfig, UsersConfig
 from lbd.dispatch.core import named_lists
 from lbd.dispatch.core.ledger_room import Disk
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
@@ -15,7 +15,7 @@ from lbd.process.boot_clock import clock_s
 from tests.unit.dispatch.services import asking, opened
 
 MOST = 100
-CONFIG = Config(dispatch=DispatchConfig(max_jobs=MOST))
+CONFIG = Config(host=HostConfig(name="h1"), dispatch=DispatchConfig(max_jobs=MOST))
 
 
 def array(count, user="ann", uid=1001, origin="h2", **fields):
@@ -67,11 +67,19 @@ async def test_what_comes_at_once_has_no_more_room(world):
     assert len(world.dispatcher.life.jobs) == 50
 
 
-async def test_a_full_disk_is_named_with_its_host_and_logged_once(world, tmp_path, caplog):
-    full = Disk(2 << 20, 100 << 20, str(tmp_path))
+@pytest.mark.parametrize(
+    ("free_bytes", "so"),
+    [(2 << 20, "no new jobs; those in it go on"),
+     (0, "no new jobs and begins none; what runs goes on")],
+)  # fmt: skip
+async def test_a_full_disk_is_named_with_its_host_and_logged_once(
+    world, tmp_path, caplog, free_bytes, so
+):
+    """With no byte left the host was left out, and that where it was asked has no such path."""
+    full = Disk(free_bytes, 100 << 20, str(tmp_path))
     world.dispatcher.ledger.disk = lambda: full
     said = {await submitted(world, 1, user=user) for user in ("ann", "bob")}
-    why = f"{tmp_path} is full, so the queue takes no new jobs; those in it go on"
+    why = f"{tmp_path} is full, so the queue takes {so}"
     assert said == {f"{CONFIG.host.name}: {why}"}
     assert caplog.messages.count(why) == 1
 
@@ -243,12 +251,11 @@ async def test_a_waiting_job_is_said_to_begin_once_the_ledger_can_be_written(wor
     assert await submitted(world, 1) == ""
     world.dispatcher.ledger.trouble = "ledger.sqlite: disk I/O error"
     (job,) = (await world.jobs()).jobs
-    assert job.reason == "it begins once the ledger can be written: ledger.sqlite: disk I/O error"
+    once = f"once {CONFIG.host.name} can write the ledger: ledger.sqlite: disk I/O error"
+    assert job.reason == f"it begins {once}"
     order = {"verb": "hold", "selectors": [str(job.id)], "user": "ann"}
     (refused,) = (await world.act(**order)).errors
-    assert refused == (
-        "nothing was done; try again once the ledger can be written: ledger.sqlite: disk I/O error"
-    )
+    assert refused == f"nothing was done; try again {once}"
     world.dispatcher.ledger.trouble = ""
     await world.act(**order)
     world.dispatcher.ledger.trouble = "ledger.sqlite: disk I/O error"

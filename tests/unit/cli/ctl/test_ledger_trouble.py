@@ -6,7 +6,9 @@ from lbd.cli import lbctl
 from lbd.cli.ctl.jobs import queued_jobs
 from tests.unit.cli.canned import STATUS
 
-UNRECORDED = "the command has ended; h1 can record it once there is room: /srv/ledger is full"
+UNRECORDED = (
+    "the command has ended; it can be recorded once there is room on h1: /srv/ledger is full"
+)
 
 
 def test_wait_says_once_that_an_end_cannot_be_recorded(daemon, capsys):
@@ -24,7 +26,7 @@ def test_wait_says_once_that_an_end_cannot_be_recorded(daemon, capsys):
 def test_wait_says_once_that_a_job_waits_for_room(daemon, capsys, monkeypatch):
     """It was silent, also if the disk became full while it waited."""
     monkeypatch.setattr(queued_jobs, "UNTAKEN_AFTER_S", 0.0)
-    why = "it begins once there is room: /srv/ledger is full"
+    why = "it begins once there is room on h1: /srv/ledger is full"
     reasons = [why, "next, as soon as a slot is free on h2"]
     left = iter([1, 1, 0])
 

@@ -215,8 +215,10 @@ async def test_who_does_not_read_and_goes_away_leaves_nothing_behind():
     assert queue.open == 0
 
 
-UNRECORDED = "the command has ended; h1 can record it once there is room: /srv/ledger is full"
-NO_ROOM = "it begins once there is room: /srv/ledger is full"
+UNRECORDED = (
+    "the command has ended; it can be recorded once there is room on h1: /srv/ledger is full"
+)
+NO_ROOM = "it begins once there is room on h1: /srv/ledger is full"
 
 
 @pytest.mark.parametrize(
