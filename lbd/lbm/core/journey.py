@@ -403,7 +403,8 @@ class Journey:
 
     def _unseen(self, reason: str, now_s: float) -> list[Action]:
         if self.demands.mode != "auto":
-            return self._cannot(reason, now_s)
+            ran_before = bool(self.search.eviction.host)
+            return self._cannot(reason if ran_before else f"{reason}; nothing ran", now_s)
         self.search.is_unseen = True
         self.search.refused(self.place.host, e.Refused(reason, e.NOT_SHARED[0]))
         return [*self._leave(), *self._retry(now_s)]

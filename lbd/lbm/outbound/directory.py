@@ -143,8 +143,9 @@ class Directory:
     def _program(self) -> bytes:
         return program_key(self._request)
 
-    async def stamp(self) -> Stamp | None:
-        """None: any directory of that name will do. Raises Unavailable if it cannot be examined."""
+    async def stamp(self, so: str = "") -> Stamp | None:
+        """None: any directory of that name will do. Raises Unavailable if it cannot be examined.
+        `so`: what follows from that."""
         if self._stamp is None and not self._by_name:
             try:
                 found = await self._looker.at(
@@ -154,11 +155,11 @@ class Directory:
                 self._stamp = found if found.born_ns else replace(found, seen_ns=time.time_ns())
             except Unavailable as problem:
                 if "the keeper" in str(problem):  # it looks at directories as the user
-                    raise Unavailable(f"{problem}: see `lbctl doctor` here") from None
+                    raise Unavailable(f"{problem}: see `lbctl doctor` here{so}") from None
                 if "(users." in str(problem):  # no directory could be: this user may run nothing
-                    raise Unavailable(f"this host does not let it leave: {problem}") from None
+                    raise Unavailable(f"this host does not let it leave: {problem}{so}") from None
                 name = self._path.decode(errors="replace")
-                raise Unavailable(f"{name} cannot be accessed here: {problem}") from None
+                raise Unavailable(f"{name} cannot be accessed here: {problem}{so}") from None
         return self._stamp
 
     async def strangers(self) -> frozenset[HostId]:

@@ -322,7 +322,7 @@ async def make_submission(
     stamp = None
     if not request.is_staged:
         directory = Directory(home.looker, home.unshared, request, caller.uid, peer)
-        stamp = await directory.stamp()
+        stamp = await directory.stamp("; nothing was queued")
     user, own_name = user_name(caller.uid), home.config.host.name
     environment, _ = home.denied.outgoing(request.environment, request.let_through)
     job = Job(JobId(""), tuple(request.argv), user, HostId(own_name), HostId(""), 0.0, request.name)

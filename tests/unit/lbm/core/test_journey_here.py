@@ -96,3 +96,12 @@ def test_a_missing_program_on_one_host_is_not_the_reason_if_it_may_run_anywhere(
 def test_a_too_deeply_nested_command_still_goes_to_the_host_its_user_chose():
     life = Life(must_stay=True, **HERE_FOR)
     life.goes((GO, LOOK_NOT), (LOOKED, ask(wanted=H2, insist=True)), (TO_H2, START_2))
+
+
+def test_where_its_directory_cannot_be_examined_and_it_must_leave_nothing_has_run():
+    """`/w cannot be accessed here` left open whether something ran all the same."""
+    finish, record = failed("no; nothing ran")
+    must_leave = ask(leave=True, insist=True)
+    Life(mode="remote").goes(
+        (GO, LOOK), (LOOKED, must_leave), (TO_H2, START_2), (e.Unseen("no"), finish, *LEFT, record)
+    )
