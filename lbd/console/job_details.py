@@ -30,6 +30,7 @@ from lbd.theory.speedup_fit import MOST_PARALLELISM, MOST_SIGMA
 
 INDEXES_WIDTH = 200
 FETCH_SHOWN = 3
+ROUGH = "; take it as a rough guess"  # begins the reserve of a forecast
 NOT_MADE = ": the command did not create it; "  # in the reason of a job, after `--fetch NAME`
 FAULTS = (
     signal.SIGSEGV,
@@ -195,10 +196,19 @@ def outlook_lines(one: Json, clock: Clock) -> list[str]:
     if not when:
         how = by
     elif by not in how:  # of its begin, by the jobs ahead: its own tasks may be known less well
-        how = f"{how}; of its end: {by}" if how else by
+        how = of_both(how, by) if how else by
     if how:
         lines.append(f"forecast {how}")
     return lines
+
+
+def of_both(how: str, by: str) -> str:
+    """Returns how its begin and its end were estimated. A reserve that both have is made once."""
+    of_begin, mark, reserve = how.partition(ROUGH)
+    if mark and by.endswith(mark + reserve):
+        of_end = by.removesuffix(mark + reserve)
+        return f"{of_begin}; of its end: {of_end}; take both as rough guesses{reserve}"
+    return f"{how}; of its end: {by}"
 
 
 def end_lines(one: Json, clock: Clock) -> tuple[list[str], str]:

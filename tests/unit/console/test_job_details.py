@@ -5,7 +5,8 @@ import math
 import pytest
 
 from lbd.console.figures import Clock
-from lbd.console.job_details import array_lines, attempt_row, detail_lines
+from lbd.console.job_details import array_lines, attempt_row, detail_lines, of_both
+from lbd.dispatch.core.outlook.forecast_words import GUESS
 from lbd.text.job_phrases import LAUNCHER
 from tests.unit.cli.canned import JOB
 
@@ -138,6 +139,20 @@ BY = "forecast by ended runs of the same commands"
 def test_when_an_array_ends_as_the_dispatcher_foresees_it(more, said):
     lines = detail_lines({**ENDS, **more}, Clock(1100.0, utc=True))
     assert [line for line in lines if line[:8] in ("begins  ", "ends    ", "forecast")] == said
+
+
+@pytest.mark.parametrize(
+    ("of_begin", "of_end", "said"),
+    [
+        (f"; {GUESS}: why", f"; {GUESS}: why", "A; of its end: B; take both as rough guesses: why"),
+        (f"; {GUESS}", f"; {GUESS}", "A; of its end: B; take both as rough guesses"),
+        (f"; {GUESS}: why", f"; {GUESS}: x", f"A; {GUESS}: why; of its end: B; {GUESS}: x"),
+        ("", f"; {GUESS}", f"A; of its end: B; {GUESS}"),
+        (f"; {GUESS}", "", f"A; {GUESS}; of its end: B"),
+    ],
+)
+def test_a_reserve_of_both_forecasts_is_made_once(of_begin, of_end, said):
+    assert of_both(f"A{of_begin}", f"B{of_end}") == said
 
 
 @pytest.mark.parametrize(
