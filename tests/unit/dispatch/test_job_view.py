@@ -31,6 +31,7 @@ from lbd.text.job_phrases import is_taken_by_none
 from tests.unit.dispatch.core.outlook.test_needs_outlook import two_gpus_in_use
 from tests.unit.dispatch.core.test_needs import GPU
 from tests.unit.dispatch.services import asking, opened, request
+from tests.unit.turns import others_turns
 from tests.unit.until import until
 
 
@@ -201,51 +202,35 @@ async def test_a_long_list_lets_others_be_heard_and_looks_at_the_disk_once(
     async with opened(tmp_path / "ledger.sqlite") as world:
         for _ in range(20):
             await world.submit(asking(is_array=True, count=2))
-        looks, turns, disk = 0, 0, world.ledger.disk
+        looks, disk = 0, world.ledger.disk
 
         def look():
             nonlocal looks
             looks += 1
             return disk()
 
-        async def other():
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
         rows = await world.ledger.find(Wanted())
         lines = await world.desk._finder.lines([], None, False, 1 << 20)
         monkeypatch.setattr(world.ledger, "disk", look)
-        others = asyncio.create_task(other())
         views = world.desk._job_views
-        if by_array:
-            found = await views.of_lines(lines, explained=True)
-        else:
-            found = await views.of(rows, explained=True)
-        others.cancel()
+        with others_turns() as turns:
+            if by_array:
+                found = await views.of_lines(lines, explained=True)
+            else:
+                found = await views.of(rows, explained=True)
         assert len(found) == (20 if by_array else 40)
-        assert turns >= len(found)
+        assert turns() >= len(found)
         assert looks <= 2
 
 
 async def test_a_long_answer_is_encoded_while_others_are_heard(monkeypatch):
     monkeypatch.setattr(long_answers, "STEP_S", 0.0)
     jobs = [pb.JobInfo(id=n, command=[bytes(100)]) for n in range(20)]
-    turns = 0
-
-    async def other():
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    others = asyncio.create_task(other())
-    newest = await newest_of(jobs, 10 * (jobs[0].ByteSize() + 10))
-    data = await encoded(newest, ["no job 7"])
-    others.cancel()
+    with others_turns() as turns:
+        newest = await newest_of(jobs, 10 * (jobs[0].ByteSize() + 10))
+        data = await encoded(newest, ["no job 7"])
     assert [job.id for job in newest] == list(range(10, 20))
     assert pb.JobsInfo.FromString(data) == pb.JobsInfo(jobs=newest, absent=["no job 7"])
-    assert turns >= 20
+    assert turns() >= 20
     assert await newest_of(jobs[:3], 1) == jobs[2:3]
     assert await newest_of([], 1) == []

@@ -11,6 +11,7 @@ from lbd.local import long_answers
 from lbd.net.gen import dispatch_pb2 as pb
 from tests.unit.dispatch.services import asking, opened
 from tests.unit.dispatch.test_watching import Context, QueueContext, until
+from tests.unit.turns import others_turns
 
 
 @pytest.fixture
@@ -53,30 +54,22 @@ async def test_what_is_not_in_the_queue_costs_nothing_while_the_rest_is_waited_f
     await world.submit(asking())
     await world.submit(asking())
     await world.act(user="ann", verb="kill", selectors=["2"])
-    context, turns = Context(), 0
-
-    async def other():
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    others = asyncio.create_task(other())
+    context = Context()
     numbers = [str(n * watching_module.BLOCK) for n in range(1, 1000)]
     asked = pb.JobsAsked(user="ann", selectors=["1-2", *numbers], by_number=True, all_ended=True)
     watching = asyncio.create_task(world.desk._watch(asked.SerializeToString(), context))
     async with asyncio.timeout(20):
-        await until(lambda: len(world.dispatcher.watchers))
+        with others_turns() as turns:
+            await until(lambda: len(world.dispatcher.watchers))
         (watcher,) = world.dispatcher.watchers._by_block[0]
         assert list(watcher.ids) == [1]
         assert len(world.dispatcher.watchers) == 1
         assert world.desk._watching._of_user.held == world.desk._watching._of_host.held == 1
-        assert turns >= len(numbers)
+        assert turns() >= len(numbers)
         await world.act(user="ann", verb="kill", selectors=["1"])
         await watching
         asked = pb.JobsAsked(user="ann", selectors=numbers, by_number=True, all_ended=True)
         await world.desk._watch(asked.SerializeToString(), context)
-    others.cancel()
     assert context.sent.empty()
     assert not len(world.dispatcher.watchers)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lbd.local import json_socket as local
 from lbd.local import long_answers
 from lbd.local.long_answers import LongAnswers, encode, in_turns, own_time
+from tests.unit.turns import others_turns
 
 ANN, BOB = 1001, 1002
 VALUES = st.recursive(
@@ -29,18 +30,9 @@ def test_the_answer_equals_the_one_made_without_pauses(message, rows):
 
 
 async def test_others_get_their_turns_meanwhile():
-    turns = 0
-
-    async def other():
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    asking = asyncio.create_task(other())
-    await encode({"ok": True, "jobs": list(range(20 * long_answers.ROWS))})
-    assert turns >= 20
-    asking.cancel()
+    with others_turns() as turns:
+        await encode({"ok": True, "jobs": list(range(20 * long_answers.ROWS))})
+        assert turns() >= 20
 
 
 async def test_others_get_their_turns_by_time_whatever_an_item_takes(monkeypatch):

@@ -13,6 +13,7 @@ from lbd.lbm.staging.open_notes import OpenNotes
 from lbd.lbm.staging.pack_store import Note
 from lbd.lbm.staging.queued_files import WATCHED_MAX, QueuedFiles, mark_of
 from lbd.net.gen import dispatch_pb2 as pb
+from tests.unit.turns import others_turns
 
 HOSTILE, OTHER = 1001, 1002
 
@@ -113,24 +114,15 @@ async def test_the_end_of_a_long_array_holds_up_nobody(tmp_path):
     """Each of its jobs cost as much as all of them, one after another: after `lbctl kill` of a
     hundred thousand the LBM did nothing else for a quarter of an hour."""
     long = array(1, 100_000, HOSTILE)
-    turns = 0
-
-    async def others():
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
     async with watched(tmp_path, long) as files:
         await files.watched.get()
-        beside = asyncio.create_task(others())
-        jobs = range(1, 5001)
-        for job in jobs:
-            files.ended(files._open[long.name], job)
-        for _ in jobs:
-            await files.brought.get()
-        beside.cancel()
-        assert turns > 2000
+        with others_turns() as turns:
+            jobs = range(1, 5001)
+            for job in jobs:
+                files.ended(files._open[long.name], job)
+            for _ in jobs:
+                await files.brought.get()
+        assert turns() > 2000
 
 
 class Forgetful:
