@@ -14,6 +14,7 @@ from lbd.console.forecasts import (
     COMPARABLE,
     about,
     begin_phrase,
+    forecast,
     guess_mark,
     interval_text,
     is_proven,
@@ -28,12 +29,13 @@ from lbd.text.job_phrases import NO_HOST_SUITS, NOT_KNOWN_YET
 from lbd.text.needs import read_features, read_needs
 from lbd.text.needs_words import needs_text
 from lbd.text.spelling import nearest
-from lbd.text.units import at_most, counted, size_bytes
+from lbd.text.units import at_most, counted, show_duration, size_bytes
 from lbd.theory.calibration import COVERS, OFF_BY_LESS, OFF_BY_MUCH, PROVEN, SHORT_S, WIDE
 
 SLOTS_MAX = 65536
 SPEEDUP_MAX = 1e6
 UNIT_FROM_BYTES = 1024  # a smaller number without a unit is probably a mistake, as in lbrun
+ROUNDED_FROM_S = 60.0  # from here on a forecast is rounded to more than a second
 NINE_IN_TEN, LIKELY = ">90 % WITHIN", ">LIKELY"
 CHOICE_OF = "CHOICE OF: the values of dispatch.malleable that would take this number of slots"
 
@@ -210,14 +212,14 @@ def row_of(one: Json, reply: Json) -> tuple[str, ...]:
     begins_s, interval = number_in(one, "begins_in_s"), one.get("begins_in_s_90")
     begin_mark = guess_mark(reply, begins_s, interval)
     run_mark = "~" if reply.get("runs_is_guess") else ""
-    return (
-        text(one, "slots"),
-        about(begins_s, begin_mark),
-        interval_text(interval),
-        about(number_in(one, "runs_s"), run_mark),
-        about(number_in(one, "ends_in_s"), begin_mark or run_mark),
-        " ".join(chosen),
-    )
+    end_mark, ends_s = begin_mark or run_mark, number_in(one, "ends_in_s")
+    begins, ends = about(begins_s, begin_mark), about(ends_s, end_mark)
+    if forecast(begins_s) == forecast(ends_s):  # a run of some seconds was lost in rounding
+        exact = show_duration(begins_s), show_duration(ends_s)
+        if begins_s >= ROUNDED_FROM_S and exact[0] != exact[1]:
+            begins, ends = f"{begin_mark}{exact[0]}", f"{end_mark}{exact[1]}"
+    runs = about(number_in(one, "runs_s"), run_mark)
+    return text(one, "slots"), begins, interval_text(interval), runs, ends, " ".join(chosen)
 
 
 def trust_of(reply: Json) -> list[str]:

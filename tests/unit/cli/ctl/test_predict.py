@@ -12,6 +12,7 @@ from lbd.cli.ctl.predict import (
     check_host,
     needs_of,
     predict_lines,
+    row_of,
     verdict,
 )
 from lbd.cli.program import Parser
@@ -197,6 +198,22 @@ def test_a_run_time_that_is_a_guess_is_marked_as_one(runs, comparable, shown):
     known = predict_lines(reply | {"runs_is_guess": False}, 1, 1, PAGE)[-1].split()
     assert known[3] == shown[2].removeprefix("~")
     assert known[4][0] == ("~" if comparable < 20 else shown[3].removeprefix("~")[0])
+
+
+@pytest.mark.parametrize(
+    ("begins_s", "runs_s", "shown"),
+    [
+        (66.0, 8.1, ["1m06s", "8.1s", "1m14s"]),  # it was 1m10s + 8.1s = 1m10s
+        (68.0, 8.1, ["1m10s", "8.1s", "1m20s"]),
+        (4000.0, 8.1, ["1h10m", "8.1s", "1h10m"]),
+        (0.2, 0.3, ["<1s", "<1s", "<1s"]),
+        (math.nan, 8.1, ["–", "8.1s", "–"]),
+    ],
+)
+def test_a_short_run_is_not_lost_in_rounding(begins_s, runs_s, shown):
+    one = {"slots": 1, "begins_in_s": begins_s, "runs_s": runs_s, "ends_in_s": begins_s + runs_s}
+    _, begins, _, runs, ends, _ = row_of(one, {"comparable": 100, "picks": {}})
+    assert [begins, runs, ends] == shown
 
 
 def test_why_a_forecast_is_only_a_guess_is_said_in_numbers():
