@@ -44,7 +44,7 @@ def mean_excess_s(times_s: Sequence[float]) -> float:
     inference about the tail of a distribution", Annals of Statistics 3, 1975, without the
     logarithm: an exponential tail)."""
     most = round(sqrt(len(times_s)))
-    if not most or len(times_s) <= most:
+    if len(times_s) <= most:
         return 0.0
     return sum(times_s[-most:]) / most - times_s[-most - 1]
 

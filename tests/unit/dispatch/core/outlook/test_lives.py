@@ -1,5 +1,7 @@
 """How long jobs run that are unlike those that ended."""
 
+import math
+from math import exp, log
 from statistics import median
 
 import pytest
@@ -8,7 +10,7 @@ from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.outlook.allowance import LINES
 from lbd.dispatch.core.outlook.arrivals import Arrivals
 from lbd.dispatch.core.outlook.forecast import Forecast
-from lbd.dispatch.core.outlook.lives import Lives
+from lbd.dispatch.core.outlook.lives import Lives, exceeding_s
 from lbd.dispatch.core.outlook.novelty import LITTLE_KNOWN, OUTLIVED
 from lbd.dispatch.core.outlook.plays import STEPS
 from lbd.model import JobId
@@ -59,6 +61,20 @@ def test_the_last_of_many_runs_may_outlive_them_all():
         assert sum(end_s > 20.0 for end_s in ends_s) == pytest.approx(100 / (longer + 1), abs=1)
         much_later = [lives.left_s(share, 60.0) for share in SHARES]
     assert median(much_later) == pytest.approx(60.0, rel=0.05)  # it is like none of them
+
+
+def test_one_that_outlives_all_runs_of_its_command_is_less_likely_one_of_these_the_older_it_is():
+    lives = Lives(tuple(map(float, range(1, 21))), None, beyond_s=2.0)
+    likely = exp(-1 / 2.0)  # at an age of 21 s, beside the longest, which may be its twin
+    assert lives.left_s(0.99 / (1 + likely), 21.0) == pytest.approx(1.0)
+    assert lives.left_s((1 + likely / 2) / (1 + likely), 21.0) == pytest.approx(2.0 * log(2))
+    assert exceeding_s(0.75, 2.0) == pytest.approx(2.0 * log(4))
+    assert exceeding_s(1.0, 2.0) == math.inf
+
+
+def test_one_that_outlives_all_runs_of_its_command_is_not_for_that_unlike_all_that_ended():
+    lives = Lives(tuple(map(float, range(1, 21))), SHORT, unlike=0.5, beyond_s=2.0)
+    assert lives.outliving(0.0) == pytest.approx(0.5 * 0.15 / 21.15)
 
 
 def test_the_oldest_job_of_a_command_may_outlive_its_few_earlier_runs():
