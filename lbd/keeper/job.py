@@ -125,9 +125,11 @@ class Running:
         leader are not all: a process for which its parent had not waited, as those of a shell that
         was killed, counts with its cgroup only, or if it has none, with what we have adopted."""
         assert self.ended is not None
-        usage, (user_s, system_s) = self.ended[1], self.orphans_s
+        (status, usage), (user_s, system_s) = self.ended, self.orphans_s
+        is_less = os.WIFSIGNALED(status) or self.killed_s is not None or any(self.orphans_s)
         user_s, system_s = user_s + usage.ru_utime, system_s + usage.ru_stime
-        user_s = max(user_s, (group_cpu_s(self.group) or 0.0) - system_s)
+        if is_less:
+            user_s = max(user_s, (group_cpu_s(self.group) or 0.0) - system_s)
         return int(user_s * 1e6), int(system_s * 1e6)
 
     def is_urgent(self, now_s: float) -> bool:
@@ -172,14 +174,18 @@ def has_ended(child: int) -> bool:
     return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def reap(child: int, jobs: Iterable[Running]) -> tuple[int, int, resource.struct_rusage]:
-    """Waits for a child that has changed. What an orphan has used counts with the job in whose
-    session it was."""
+def reap(child: int) -> tuple[int, int, resource.struct_rusage]:
+    """Waits for a child that has changed; pid 0 if it has changed back."""
+    return os.wait4(child, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+
+
+def reap_orphan(child: int, jobs: Iterable[Running]) -> tuple[int, int, resource.struct_rusage]:
+    """The same of one whose parent has ended. What it used counts with the job in whose session it
+    was."""
     seen = process_table.task_of(child)
-    pid, status, usage = os.wait4(child, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+    pid, status, usage = reap(child)
     if seen is not None and pid and (os.WIFEXITED(status) or os.WIFSIGNALED(status)):
-        of = [job for job in jobs if job.pid == seen.session and (job.ended or job.pid != pid)]
-        for job in of[-1:]:
+        for job in [one for one in jobs if one.pid == seen.session][-1:]:
             user_s, system_s = job.orphans_s
             job.orphans_s = user_s + usage.ru_utime, system_s + usage.ru_stime
     return pid, status, usage

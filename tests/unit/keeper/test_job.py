@@ -89,16 +89,18 @@ def test_what_a_killed_shell_had_not_waited_for_counts(monkeypatch, counted_s, c
     assert running.cpu_us() == cpu_us
 
 
+def test_what_ended_of_its_own_accord_needs_no_look_at_its_cgroup(monkeypatch):
+    monkeypatch.setattr(job, "group_cpu_s", lambda _: pytest.fail("looked"))
+    running = job.Running(1, "/g", 0, ended=(0, usage(0.5, 0.25)))
+    assert running.cpu_us() == (500_000, 250_000)
+
+
 @pytest.mark.parametrize("stopped", [False, True])
 def test_an_orphan_counts_with_the_job_in_whose_session_it_was(monkeypatch, stopped):
     status = signal.SIGSTOP << 8 | 0x7F if stopped else signal.SIGTERM
     monkeypatch.setattr(job.os, "wait4", lambda child, _: (child, status, usage(2.0, 0.5)))
-    sessions = {7: 7, 8: 7, 9: 9}  # by pid
-    monkeypatch.setattr(
-        process_table, "task_of", lambda pid: SimpleNamespace(session=sessions[pid])
-    )
-    first, leader = job.Running(7, "", 0), job.Running(9, "", 0)
-    for child in (7, 8, 9):
-        assert job.reap(child, [first, leader])[0] == child
+    monkeypatch.setattr(process_table, "task_of", lambda _: SimpleNamespace(session=7))
+    first, other = job.Running(7, "", 0), job.Running(9, "", 0)
+    assert job.reap_orphan(8, [first, other])[0] == 8
     assert first.orphans_s == ((0.0, 0.0) if stopped else (2.0, 0.5))
-    assert leader.orphans_s == (0.0, 0.0)
+    assert other.orphans_s == (0.0, 0.0)
