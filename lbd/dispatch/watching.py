@@ -6,7 +6,7 @@ import sys
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from lbd.dispatch.core.job_selection import read_range
@@ -204,14 +204,15 @@ class Watching:
             watcher.rest()
 
     async def until_ended(
-        self, who: tuple[str, str], numbers: Awaitable[Sequence[int]], turn: Turn
+        self, who: tuple[str, str], numbers: Coroutine[None, None, Sequence[int]], turn: Turn
     ) -> None:
         """Waits until the queue is done with all these jobs, without reading them from the ledger;
         that they have ended may not be on disk yet. Those that are not in the queue take no memory
-        meanwhile. `who`: as for `held`; `turn`: as for `follow`. Raises LbdError."""
-        watched = await numbers
-        with contextlib.ExitStack() as held:
+        meanwhile. `who`: as for `held`; `numbers`: reads them, once it is its turn; `turn`: as for
+        `follow`. Raises LbdError."""
+        with contextlib.closing(numbers), contextlib.ExitStack() as held:
             async with turn():
+                watched = await numbers
                 live = [job async for job in in_turns(watched) if JobId(str(job)) in self.live]
                 del watched
                 held.enter_context(self.held(who, len(live)))

@@ -102,6 +102,34 @@ async def test_a_job_that_ends_while_the_others_are_looked_up_is_not_waited_for(
         watching_module.in_turns = in_turns
 
 
+async def test_the_numbers_are_not_read_before_it_is_the_callers_turn(world):
+    """A hundred requests of 20 bytes each held 100,000 numbers while they waited: 380 MiB."""
+    read, go_on = asyncio.Event(), asyncio.Event()
+
+    async def numbers():
+        read.set()
+        return [7]
+
+    @contextlib.asynccontextmanager
+    async def turn():
+        await go_on.wait()
+        yield
+
+    watched = world.desk._watching
+    waiting = asyncio.create_task(watched.until_ended(("h2", "ann"), numbers(), turn))
+    given_up = asyncio.create_task(watched.until_ended(("h2", "ann"), numbers(), turn))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not read.is_set()
+    given_up.cancel()
+    await asyncio.wait((given_up,))
+    assert not read.is_set()
+    go_on.set()
+    async with asyncio.timeout(10):
+        await waiting
+    assert read.is_set()
+
+
 @pytest.mark.parametrize(
     ("selectors", "error"),
     [
