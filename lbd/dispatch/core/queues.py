@@ -524,7 +524,7 @@ class Queues:
         if lines is self.servers and self._are_shared:
             self._asks_all = self._kept_for_wide = True
         if self.gangs.parked:
-            self._start_gangs(starts, now_s)
+            self._start_gangs(starts, most, now_s)
         for line in lines:
             self._fill_line(line, starts, most, now_s, rng)
         others = self.servers if len(self.servers) > 1 else ()  # from which slots may be kept
@@ -552,7 +552,7 @@ class Queues:
             if front.kind.gang:
                 self._unput(front)
                 if self.gangs.park(self.registry.entry(front)):
-                    self._start_gangs(starts, now_s)
+                    self._start_gangs(starts, most_starts, now_s)
                 continue
             server, most = self._place_for(front, line, now_s, rng)
             following = front
@@ -677,13 +677,16 @@ class Queues:
             return None
         return self.gangs.plan(self.servers.get(line, ()), self.shares.now_s)
 
-    def _start_gangs(self, starts: list[Start], now_s: float) -> None:
+    def _start_gangs(self, starts: list[Start], most_starts: int, now_s: float) -> None:
         following = list(self.gangs.parked)
         while following:
             parked = following.pop(0)
             found = self.gangs.servers_for(parked, self.servers.get(ONLY_LINE, ()), now_s)
             if found is None:
                 continue
+            if len(starts) >= most_starts:
+                self.is_cut_short = True
+                return
             tasks = self.gangs.tasks.pop(parked.array)
             self.gangs.unpark(parked.array, begins=True)
             for job, server in found.items():

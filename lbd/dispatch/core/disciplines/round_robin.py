@@ -13,8 +13,13 @@ class RoundRobin(OwnLines):
         self._jobs = 0
 
     def choose(self, names: Sequence[HostId], hosts: Hosts, now_s: float, rng: Random) -> HostId:
-        most = max(hosts[name].slots for name in names)
-        turns = [name for lap in range(most) for name in names if hosts[name].slots > lap]
-        turn = turns[self._jobs % len(turns)]
+        turn = self._jobs % sum(hosts[name].slots for name in names)
         self._jobs += 1
-        return turn
+        laps = 0  # of those with fewer slots than the hosts that are left
+        for slots in sorted({hosts[name].slots for name in names}):
+            names = [name for name in names if hosts[name].slots >= slots]
+            turns = (slots - laps) * len(names)
+            if turn < turns:
+                break
+            turn, laps = turn - turns, slots
+        return names[turn % len(names)]
