@@ -14,7 +14,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -174,16 +174,11 @@ def has_ended(child: int) -> bool:
     return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def reap(child: int) -> tuple[int, int, resource.struct_rusage]:
-    """Waits for a child that has changed; pid 0 if it has changed back."""
-    return os.wait4(child, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
-
-
-def reap_orphan(child: int, jobs: Iterable[Running]) -> tuple[int, int, resource.struct_rusage]:
-    """The same of one whose parent has ended. What it used counts with the job in whose session it
-    was."""
-    seen = process_table.task_of(child)
-    pid, status, usage = reap(child)
+def reap(child: int, jobs: Collection[Running]) -> tuple[int, int, resource.struct_rusage]:
+    """Waits for a child that has changed; pid 0 if it has changed back. `jobs`: those of which it
+    may be an orphan; what it used counts with the one in whose session it was."""
+    seen = process_table.task_of(child) if jobs else None
+    pid, status, usage = os.wait4(child, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
     if seen is not None and pid and (os.WIFEXITED(status) or os.WIFSIGNALED(status)):
         for job in [one for one in jobs if one.pid == seen.session][-1:]:
             user_s, system_s = job.orphans_s

@@ -25,7 +25,7 @@ from lbd import __version__
 from lbd.keeper.child import Parent
 from lbd.keeper.fd_store import Holding, frame_of
 from lbd.keeper.gate import Gate
-from lbd.keeper.job import Running, next_to_reap, reap, reap_orphan
+from lbd.keeper.job import Running, next_to_reap, reap
 from lbd.keeper.kept_ports import KeptPorts
 from lbd.keeper.lbm_connection import LbmLine, is_readable
 from lbd.keeper.limits.ceilings import read_totals
@@ -288,8 +288,7 @@ class Keeper:
                 return
             if child in by_pid and not by_pid[child][1].is_leased:
                 by_pid[child][1].note_ignored()
-            jobs = self.jobs.values()
-            pid, status, usage = reap(child) if child in by_pid else reap_orphan(child, jobs)
+            pid, status, usage = reap(child, () if child in by_pid else self.jobs.values())
             # 0: it has stopped and continued in between
             if pid and not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
                 self._beginnings.spares.reaped(pid)

@@ -101,6 +101,6 @@ def test_an_orphan_counts_with_the_job_in_whose_session_it_was(monkeypatch, stop
     monkeypatch.setattr(job.os, "wait4", lambda child, _: (child, status, usage(2.0, 0.5)))
     monkeypatch.setattr(process_table, "task_of", lambda _: SimpleNamespace(session=7))
     first, other = job.Running(7, "", 0), job.Running(9, "", 0)
-    assert job.reap_orphan(8, [first, other])[0] == 8
+    assert job.reap(8, [first, other])[0] == 8
     assert first.orphans_s == ((0.0, 0.0) if stopped else (2.0, 0.5))
     assert other.orphans_s == (0.0, 0.0)

@@ -7,8 +7,10 @@ import pytest
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.registry import make
 from lbd.dispatch.core.queues import STARTS_MAX, Queues
+from lbd.dispatch.core.records import Begin
 from lbd.dispatch.core.shares import Rules
 from lbd.model import HostId, JobId
+from tests.unit.dispatch.gangs import H1, Table, of_kind
 
 JOBS, SLOTS = 3 * STARTS_MAX + 7, 65535
 
@@ -58,3 +60,16 @@ def test_what_fits_in_one_turn_starts_in_it():
     queues, rng = waiting(JOBS)
     assert len(queues.host_is(HostSlots(HostId("h1"), 5), 0.0, rng)) == 5
     assert not queues.is_cut_short
+
+
+def test_gangs_that_wait_for_a_host_of_very_many_slots_start_some_in_each_turn(monkeypatch):
+    """One after another took the place of one that started, all in one step."""
+    monkeypatch.setattr("lbd.dispatch.core.queues.STARTS_MAX", 4)
+    table = Table(hosts=())
+    table.host(H1, 2)
+    table.submit()
+    for _ in range(6):
+        assert table.gang(2) == []
+    turns = [len(of_kind(Begin, table.host(H1, 65535)))]
+    turns += [len(of_kind(Begin, table.life.tick(*table.when))) for _ in range(4)]
+    assert turns == [4, 4, 4, 0, 0]

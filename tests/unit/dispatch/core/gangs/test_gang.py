@@ -50,19 +50,6 @@ def test_a_host_that_starts_its_task_unasked_starts_no_other():
     assert {one.job for one in table.ready(begins[2])} == {begins[0].job, begins[2].job}
 
 
-def test_gangs_that_wait_for_a_host_of_very_many_slots_start_some_in_each_turn(monkeypatch):
-    """One after another took the place of one that started, all in one step."""
-    monkeypatch.setattr("lbd.dispatch.core.queues.STARTS_MAX", 4)
-    table = Table(hosts=())
-    table.host(H1, 2)
-    table.submit()
-    for _ in range(6):
-        assert table.gang(2) == []
-    turns = [len(of_kind(Begin, table.host(H1, 65535)))]
-    turns += [len(of_kind(Begin, table.life.tick(*table.when))) for _ in range(4)]
-    assert turns == [4, 4, 4, 0, 0]
-
-
 def test_no_part_of_a_gang_starts_alone():
     table = Table()
     (alone,) = table.submit()
