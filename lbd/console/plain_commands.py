@@ -68,6 +68,16 @@ def shown(daemons: Daemons, name: str) -> Json:
     return table(ask(daemons, "show", name), "job")
 
 
+def denied_to(daemons: Daemons, name: str) -> str:
+    """Returns why the caller may not see a plain command; "" if they may, or if it is none."""
+    try:
+        if is_plain(name):
+            shown(daemons, name)
+    except Refusal as problem:
+        return str(problem) if problem.code == "denied" else ""
+    return ""
+
+
 def those_there(
     daemons: Daemons, names: Sequence[str], *, several: bool
 ) -> tuple[list[Json], list[str]]:

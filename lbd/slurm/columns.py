@@ -19,9 +19,10 @@ WIDTH = 20  # default width of a field of -O
 
 
 def ran_s(job: Job) -> float:
+    """Returns the difference of the times as they are shown, in whole seconds, as Slurm has it."""
     if job.started is None:
         return 0.0
-    return (job.finished or time.time()) - job.started
+    return float(int(job.finished or time.time()) - int(job.started))
 
 
 def where(job: Job) -> str:

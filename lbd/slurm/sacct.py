@@ -37,7 +37,8 @@ GRAMMAR = Grammar(
 )  # fmt: skip
 USUAL = "JobID,JobName,Partition,AllocCPUS,State,ExitCode"
 BRIEF = "JobID,State,ExitCode"
-WIDTHS = {"jobid": 12, "jobidraw": 12, "exitcode": 8, "state": 10, "elapsed": 10}
+WIDTHS = {"jobid": 12, "jobidraw": 12, "exitcode": 8,
+          "submit": 19, "eligible": 19, "start": 19, "end": 19}  # fmt: skip
 FIELDS: dict[str, tuple[str, Callable[[Job], str]]] = {
     "jobid": ("JobID", lambda job: job.id),
     "jobidraw": ("JobIDRaw", lambda job: job.id),

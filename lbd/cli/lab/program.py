@@ -17,7 +17,7 @@ from lbd.cli.quantities import signal_named
 from lbd.config.dispatch import MODES
 from lbd.config.load import default_runtime_dir
 from lbd.console.output import Page, can_ask, is_agreed, own_page, print_json, put
-from lbd.console.reply import Json, number, table, tables, text
+from lbd.console.reply import Json, table, tables, text, whole
 from lbd.errors import ConfigError, LbdError
 from lbd.lab import hosts, lab, processes, removal
 from lbd.lab.plan import DAEMONS, INSIDE, ISOLATIONS, Plan, host_names
@@ -135,12 +135,12 @@ def add_up_options(up: Parser) -> None:
     up.add_argument("--tls", action="store_true",
                     help="use certificates between the hosts, as namespaces always do; the "
                          "authority is on h1")  # fmt: skip
-    up.add_argument("--algorithm", default="", metavar="A", help="lim.algorithm")
+    up.add_argument("--algorithm", default="", metavar="A", help="sets lim.algorithm")
     up.add_argument(
         "--mode",
         metavar="M",
         choices=MODES,
-        help="dispatch.mode of the queue, which runs on h1 (default: fcfs)",
+        help="sets dispatch.mode, of the queue, which runs on h1 (default: fcfs)",
     )
     up.add_argument(
         "--store",
@@ -360,10 +360,9 @@ def at_work(root: Path) -> tuple[int, int]:
         record = load(root)
         places = [] if record is None else map(record.plan.paths, record.plan.hosts)
         for place in places:
-            with suppress(LbdError):
-                reply = ask(place.socket("lim"), {"op": "status"}, ASK_S)
-                if queue := table(table(reply, "cluster"), "dispatcher"):
-                    return running, int(number(queue, "queued"))
+            with suppress(LbdError):  # a LIM knows only what it was told some seconds ago
+                reply = ask(place.socket("lbm"), {"op": "queue.status"}, ASK_S)
+                return running, whole(reply, "queued")
     return running, 0
 
 

@@ -25,7 +25,7 @@ from lbd.load.process_table import task_of
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
 from lbd.local.json_socket import Json, Refusal, bounded_s
-from lbd.model import JobId
+from lbd.model import JobId, JobState
 from lbd.net.gen import lbm_pb2 as pb
 from lbd.process.job_log import JobLog
 from lbd.text.job_phrases import NO_HOST
@@ -161,7 +161,7 @@ class CommandAnswers:
         uid = UNKNOWN_UID if usage.uid is None else usage.uid
         self._check(asked, Asker(usage.user, uid), host, usage.host)
         if asked.verb == "kill":
-            raise Refusal(f"{asked.id} has ended", "missing")
+            raise over(asked.id, usage.state, usage.host)
         return pb.CommandReply(job=ended_record(number, usage))
 
     async def _end_of(self, job: Job, patience_s: float) -> None:
@@ -185,7 +185,7 @@ class CommandAnswers:
     def _kill(self, job: Job, asked: pb.CommandRequest, host: str) -> None:
         """`host`: where it was ordered, "" if hosts prove no names. Raises Refusal."""
         if job.id not in self._home.jobs.running:
-            raise Refusal(f"{asked.id} has ended", "missing")
+            raise over(asked.id, job.state.value, job.host)
         if asked.signal and asked.signal not in signal.valid_signals():
             raise Refusal(f"{asked.signal} is not a signal")
         if asked.signal in (0, signal.SIGTERM, signal.SIGKILL):
@@ -249,3 +249,12 @@ def shown(record: pb.JobRecord) -> Json:
     keys = "host", "tier", "state", "started", "finished", "cpu_s", "exit_status", "reason"
     attempt = {"number": 1, **{key: found[key] for key in keys}}
     return found | {"attempts": [attempt] if found["started"] else []}
+
+
+def over(job: str, state: str | None, host: str) -> Refusal:
+    """Says that nothing can be done to a command any more. Of one that stayed on its host, and that
+    nobody saw end, it is not known that it has ended."""
+    if state != JobState.UNKNOWN.value:
+        return Refusal(f"{job} has ended", "missing")
+    why = f"lbd on {host} was stopped while it ran; if it still does, end it there by its pid"
+    return Refusal(f"{job} is not watched any more: {why}", "missing")

@@ -47,7 +47,7 @@ CLOSE_S = 2.0
 ATTACHED, QUEUED = "attached", "queued"
 # Reasons of an attempt that was not its job's last
 BEGUN_ANEW = (*(one.value for one in (Cause.LOST, Cause.CUT, Cause.EVICTED)), REQUEUED)
-UNSEEN_END = "lbd on {host} was stopped while it ran, so how it ended is not known"
+UNSEEN_END = "lbd on {host} was stopped while it ran, so how it ended, or whether, is not known"
 
 Found = TypeVar("Found")
 

@@ -223,6 +223,7 @@ def test_jobs(daemon, capsys):
     lbm.answers["jobs"] = {"jobs": [JOB]}
     asked = [request for request in lbm.asked if request["op"] == "jobs"]
     assert [request["all"] for request in asked] == [False, True, False, True]
+    lbm.answers["command.show"] = {"ok": False, "error": "no job h1-8", "code": "missing"}
     assert lbctl.main(["jobs", "h1-8"]) == 1
     assert capsys.readouterr().err == "lbctl: no job has the id 'h1-8'; did you mean \"h1-7\"?\n"
     assert lbctl.main(["jobs", "mine"]) == 1  # it may be a name

@@ -130,3 +130,12 @@ def test_a_silent_dispatcher_is_no_empty_queue(monkeypatch):
         queue.jobs()
     reply["missing"] = ["h3"]  # it has no part in the queue's jobs
     assert queue.jobs() == []
+
+
+def test_sacct_shows_times_of_day_and_the_seconds_between_them(monkeypatch, capsys):
+    """The columns cut the time of day off; two seconds from 51.9 to 53.8 were shown as one."""
+    ended = job(4, state="done", started=171.9, finished=173.8)
+    monkeypatch.setattr(sacct, "jobs", lambda ids: [ended])
+    sacct.run(["-n", "-S", "1970-01-01", "-a", "-o", "start,end,elapsed"])
+    start, end, elapsed = capsys.readouterr().out.split()
+    assert (len(start), len(end), elapsed) == (19, 19, "00:00:02")

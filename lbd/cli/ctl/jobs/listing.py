@@ -5,9 +5,10 @@ import contextlib
 import math
 import shlex
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from lbd.cli.complaints import EXIT_FAILED
 from lbd.cli.ctl.jobs.filters import (
@@ -56,7 +57,7 @@ from lbd.console.output import (
     shortened,
     width,
 )
-from lbd.console.plain_commands import by_name
+from lbd.console.plain_commands import by_name, denied_to
 from lbd.console.reply import Json, number, table, tables, text, texts, whole
 from lbd.dispatch.core.job_selection import is_selector
 from lbd.errors import LbdError
@@ -118,7 +119,8 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
         for line in withheld_lines(reply):
             say(line)
     if others:
-        found, absent = chosen(found, others, several=len(options.ids) > 1)
+        denied = partial(denied_to, daemons)
+        found, absent = chosen(found, others, denied, several=len(options.ids) > 1)
     if queued:
         asked: Json = {"op": "queue.jobs", "ids": queued, "tasks": options.tasks, "some": True}
         of_queue = daemons.lbm(asked, ANSWER_S)
@@ -196,18 +198,20 @@ def withheld_lines(reply: Json) -> list[str]:
 
 
 def chosen(
-    found: list[Json], ids: list[str], *, several: bool = False
+    found: list[Json], ids: list[str], denied: Callable[[str], str], *, several: bool = False
 ) -> tuple[list[Json], list[str]]:
     """Returns the named jobs in the order named, and what there is to say of names that are no
-    ids. Raises Refusal for one unless it is one of several."""
+    ids. `denied`: says why the caller may not see a plain command. Raises Refusal for one unless it
+    is one of several."""
     by_id, absent = {text(job, "id"): job for job in found}, list[str]()
     for name in ids:
         if name not in by_id:
             near = nearest(name, by_id)
             how = f'did you mean "{near}"?' if near else by_name("jobs --all", name)
-            absent.append(f"no job has the id {name!r}; {how}")
+            why = denied(name)
+            absent.append(why or f"no job has the id {name!r}; {how}")
             if not several:
-                raise Refusal(absent[0], "missing")
+                raise Refusal(absent[0], "denied" if why else "missing")
     return [by_id[name] for name in ids if name in by_id], absent
 
 

@@ -56,7 +56,7 @@ def wait_for(daemons: Daemons, options: argparse.Namespace) -> int:
         ended += found
     for one in ended:
         if text(one, "state") == "unknown":
-            say(f"{text(one, 'id')} has ended; its outcome is unknown")
+            say(f"{text(one, 'id')}: its outcome is unknown; see lbctl job {text(one, 'id')}")
     if options.json:
         print_json(ended)
     return queued_jobs.NO_ANSWER if absent else status

@@ -2,11 +2,13 @@
 
 import io
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from lbd.cli import main
 from lbd.cli.lab import program
+from lbd.errors import LbdError
 from lbd.lab import removal
 
 
@@ -64,3 +66,22 @@ def test_a_script_is_not_asked(at_terminal, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     assert main.main(["lab", "down", "--dir", str(tmp_path)]) == 0
     assert gone == [tmp_path]
+
+
+@pytest.mark.parametrize(("answers", "waiting"), [([3], 3), ([None, 2], 2), ([None, None], 0)])
+def test_how_many_wait_is_asked_of_the_dispatcher_itself(monkeypatch, tmp_path, answers, waiting):
+    """A LIM knew it some seconds later: a lab was removed with two jobs, and nothing was asked."""
+    hosts = [f"h{n}" for n in range(len(answers))]
+    paths = lambda host: SimpleNamespace(socket=lambda daemon: (host, daemon))  # noqa: E731
+    plan = SimpleNamespace(paths=paths, hosts=hosts)
+    monkeypatch.setattr(program, "load", lambda root: SimpleNamespace(plan=plan))
+
+    def ask(place, question, _):
+        host, daemon = place
+        assert (daemon, question) == ("lbm", {"op": "queue.status"})
+        if (answer := answers[hosts.index(host)]) is None:
+            raise LbdError("no answer")
+        return {"queued": answer}
+
+    monkeypatch.setattr(program, "ask", ask)
+    assert program.at_work(tmp_path) == (0, waiting)

@@ -10,7 +10,7 @@ import pytest
 from lbd.config.access import AdminConfig, AdmissionConfig
 from lbd.config.schema import Config
 from lbd.errors import Unavailable
-from lbd.lbm.session.command_questions import SENDING_MAX, CommandAnswers
+from lbd.lbm.session.command_questions import SENDING_MAX, CommandAnswers, over
 from lbd.lbm.usage.record import Usage
 from lbd.local.caller import Caller
 from lbd.local.json_socket import Refusal
@@ -190,3 +190,12 @@ async def test_a_host_answers_about_a_job_of_its_own_or_not_at_all(reply):
     with pytest.raises(Refusal) as refused:
         await answers.answer(question, Caller(0, 0, 1))
     assert refused.value.code == "usage"
+
+
+@pytest.mark.parametrize(("state", "said"), [
+    ("unknown", "h1-7 is not watched any more: lbd on h1 was stopped while it ran; if it still"
+     " does, end it there by its pid"),
+    ("done", "h1-7 has ended"), (None, "h1-7 has ended"),
+])  # fmt: skip
+def test_of_a_command_that_nobody_saw_end_it_is_not_said_that_it_has(state, said):
+    assert str(over("h1-7", state, "h1")) == said

@@ -92,7 +92,10 @@ async def test_a_command_that_continues_without_us_has_not_ended(config):
     number, usage = await log.ask(lambda store: store.by_id("a"))
     assert (usage.state, usage.exit_status, usage.response_s) == ("unknown", None, None)
     shown = job_json(ended_record(number, usage))
-    assert shown["reason"] == "lbd on h1 was stopped while it ran, so how it ended is not known"
+    assert (
+        shown["reason"]
+        == "lbd on h1 was stopped while it ran, so how it ended, or whether, is not known"
+    )
     assert shown["placed"] == "lowest; load with it: h2 0.9"
     await log.close()
 

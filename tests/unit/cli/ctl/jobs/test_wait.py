@@ -89,6 +89,16 @@ def test_a_plain_command_that_does_not_exist_hides_no_others(daemon, capsys):
     assert err.startswith("lbctl: no job has the id 'h1-777'")
 
 
+def test_jobs_says_of_anothers_plain_command_what_job_says(daemon, capsys):
+    """It said that there was none, and proposed another."""
+    denied = {"ok": False, "error": "permission denied: h1-4 is not yours", "code": "denied"}
+    listed = {"jobs": [{**JOB, "id": "h1-7"}], "missing": []}
+    daemon("lbm", **{"command.show": denied, "jobs": listed})
+    for ids in (["h1-4"], ["h1-4", "h1-7"]):
+        assert lbctl.main(["jobs", *ids]) == 1
+        assert capsys.readouterr().err == "lbctl: permission denied: h1-4 is not yours\n"
+
+
 def test_wait_gives_an_lbm_time_to_come_back(daemon, monkeypatch):
     monkeypatch.setattr(plain_commands, "PAUSE_S", 0.01)
     away = {"ok": False, "error": "h1, where h1-7 was started: its LBM cannot be reached",
