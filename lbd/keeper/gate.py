@@ -25,6 +25,9 @@ NOLOGIN = "/etc/nologin"
 DAY_S = 86400
 REFUSED = "user"  # a phase; for closed accounts it begins with ACCOUNT
 ACCOUNT = "account."
+# A verdict that is no fault: the order's user has left these groups. An LBM that asked the user
+# database a little earlier names them still.
+LEFT, LEFT_MAX = "left ", 32
 BY_KEEPER = ("users.allow", "users.allow_root", "users.min_uid")  # fixed when the keeper is started
 
 
@@ -124,8 +127,8 @@ class Gate:
         return account is not None and not fault_of_account(self._users, account)
 
     def verdict(self, user: tuple[int, ...], now_s: float) -> str | None:
-        """Returns why uid, gid and groups are refused, "" if they are allowed, None if not known.
-        () is the keeper's own user."""
+        """Returns why uid, gid and groups are refused, "" if they are allowed, or LEFT with the
+        groups that are not any more; None if not known. () is the keeper's own user."""
         if os.geteuid() != ROOT_UID:
             return ""
         known = self._known.get(user, now_s)
@@ -139,15 +142,26 @@ class Gate:
         self._known.put(user, fault, now_s)
 
     def look(self, user: tuple[int, ...]) -> str:
-        """Returns the phase at which an order for this user fails, "" if it does not. Reads the
-        user database, which may be slow."""
+        """Returns the phase at which an order for this user fails, "" if it does not, or LEFT and
+        groups, as `verdict`. Reads the user database, which may be slow."""
         if not user:
             return "" if self._users.allow_root else REFUSED
         uid, gid, *groups = user
         account = find_account(uid)
         if account is None or fault_of_account(self._users, account):
             return REFUSED
-        if gid != account.gid or not {*groups} <= {*account.groups}:
+        left = sorted({*groups} - {*account.groups})
+        if gid != account.gid or len(left) > LEFT_MAX:
             return REFUSED
         closed = why_closed(self._users, account, standing_of(account.name))
-        return ACCOUNT + closed if closed else ""
+        if closed:
+            return ACCOUNT + closed
+        return LEFT + " ".join(map(str, left)) if left else ""
+
+
+def as_allowed(user: tuple[int, ...], verdict: str) -> tuple[tuple[int, ...], str]:
+    """Returns the user without the groups that a verdict takes from it, and the fault."""
+    if not verdict.startswith(LEFT):
+        return user, verdict
+    left = {*map(int, verdict.removeprefix(LEFT).split())}
+    return (*user[:2], *(group for group in user[2:] if group not in left)), ""

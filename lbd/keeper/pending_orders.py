@@ -11,12 +11,13 @@ import errno
 import os
 import select
 import time
+from dataclasses import replace
 from typing import Protocol
 
 from lbd.keeper import user_and_start_steps as steps
 from lbd.keeper.child import Parent, Spare
 from lbd.keeper.fd_store import frame_of
-from lbd.keeper.gate import Gate
+from lbd.keeper.gate import Gate, as_allowed
 from lbd.keeper.job import Running
 from lbd.keeper.limits.time_limits import KEEPER
 from lbd.keeper.output_holders import OutputHolders
@@ -179,9 +180,12 @@ class Beginnings:
             phase = KEEPER if self._keeper.quitting else "user"
             self._fail(name, phase, number)
 
-    def _spawn(self, name: str, waiting: Waiting, fault: str) -> None:
+    def _spawn(self, name: str, waiting: Waiting, verdict: str) -> None:
         """Hands the steps of an order to a spare; `_hear_start` learns the result."""
         order = waiting.order
+        user, fault = as_allowed(order.user, verdict)
+        if user != order.user:
+            order = replace(order, user=user)
         try:
             if self._keeper.quitting:
                 raise steps.Refused(KEEPER, errno.ECANCELED)

@@ -17,7 +17,7 @@ from lbd.keeper.spawn_order import Order
 
 LOOK_S = 10.0
 LOOKS = 32  # at the same time
-ANSWER_BYTES = 64
+ANSWER_BYTES = 512  # LEFT_MAX groups
 ANSWERED = b"."  # followed by the reason for a refusal, if any
 
 
