@@ -12,7 +12,7 @@ from lbd.console.reply import Json, number, table, tables, text, whole
 from lbd.text.units import counted, duration_text, rough_s
 from lbd.theory.calibration import FEWEST, PROVEN
 
-NOT_FORETOLD = "nothing was predicted at submission"
+NOT_FORETOLD = "no prediction was kept"
 NOT_OF_TARGETS = "no prediction is kept of an array with a target"
 TOO_WIDE = 20.0  # the factor between its ends from which an interval says where it begins only
 LEAST_S = 0.5  # an end that is overdue may come at any moment

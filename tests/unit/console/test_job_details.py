@@ -165,10 +165,10 @@ def test_a_reserve_of_both_forecasts_is_made_once(of_begin, of_end, said):
             {"foretold_is_rough": True, "foretold_wait_s_90": None},
             "1m12s (predicted as a rough guess: ~1m10s)",
         ),
-        ({"foretold_wait_s": None}, "1m12s (nothing was predicted at submission)"),
+        ({"foretold_wait_s": None}, "1m12s (no prediction was kept)"),
         (
             {"foretold_wait_s": None, "id": "12", "array": "3-9:2,20"},
-            "1m12s (nothing was predicted at submission)",
+            "1m12s (no prediction was kept)",
         ),
         (
             {"foretold_wait_s": None, "target": {"kind": "deadline", "by": 5000.0}},

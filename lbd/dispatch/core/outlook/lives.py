@@ -71,6 +71,11 @@ class Lives(NamedTuple):
         return self.alike is not None and (not self.like_s or self.line is not None)
 
     @property
+    def is_unseen(self) -> bool:
+        """Whether no run of its command has ended, by any argument."""
+        return self.alike is not None and not self.like_s
+
+    @property
     def same(self) -> Hashable:
         """The key shared by the jobs of one command line, or else by similar jobs."""
         return self.line if self.line is not None else self.alike

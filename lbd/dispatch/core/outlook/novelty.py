@@ -6,8 +6,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from lbd.dispatch.core.outlook.line_played import TARGET, Line
+from lbd.dispatch.core.outlook.lives import Lives
 
-ROUGH = 0.125  # of the jobs before it, as many outlive all that ended: a guess
+ROUGH = 0.125  # of the jobs before it, as many are unlike all that ended: a guess
 MOST, SURELY = 0.5, 0.99
 OUTLIVED = "the running jobs are already longer than those it was learnt from"
 LITTLE_KNOWN = "little is known of the commands that run, or wait ahead of it"
@@ -19,7 +20,7 @@ TARGET_OWN = "how many slots its array takes may change, as that has a target"
 class Novelty(NamedTuple):
     """How far the jobs of a line are unlike those that its forecasts are learnt from."""
 
-    sums: tuple[float, ...]  # how many outlive these, among the running and the first n waiting
+    sums: tuple[float, ...]  # how many are unlike these, among the running and the first n waiting
     runs: int
     outlived: int  # of the running jobs, those that are already longer
     # By array with a target: how many wait before its first task. It is before all while it is not
@@ -54,9 +55,9 @@ def novelty_of(line: Line, steered: Collection[int] = (), gangs: Collection[int]
     new = dict[Hashable, float]()
     for one in line.runs:
         if one.lives.is_new:
-            new.setdefault(one.lives.same, one.lives.outliving(one.age_s))
-    chances = [new.get(one.lives.same, one.lives.outliving(one.age_s)) for one in line.runs]
-    fresh = {id(one.lives): one.lives.outliving(0.0) for one in line.waits}
+            new.setdefault(one.lives.same, unlike(one.lives, one.age_s))
+    chances = [new.get(one.lives.same, unlike(one.lives, one.age_s)) for one in line.runs]
+    fresh = {id(one.lives): unlike(one.lives, 0.0) for one in line.waits}
     chances += [new.get(one.lives.same, fresh[id(one.lives)]) for one in line.waits if one.takes]
     runs = len(line.runs)
     sums = tuple(accumulate(chances[runs:], initial=sum(chances[:runs])))
@@ -67,5 +68,12 @@ def novelty_of(line: Line, steered: Collection[int] = (), gangs: Collection[int]
             targeted.setdefault(waits.array, n)
         if waits.is_gang:
             together.setdefault(waits.array, n)
-    outlived = sum(chance >= SURELY for chance in chances[:runs])
+    outlived = sum(one.lives.outliving(one.age_s) >= SURELY for one in line.runs)
     return Novelty(sums, runs, outlived, targeted, together)
+
+
+def unlike(lives: Lives, age_s: float) -> float:
+    """Returns the chance that a job is unlike those that its run time is drawn from. A command that
+    has never run may as well take a tenth of what all others took as ten times that, and so do all
+    of its jobs in line."""
+    return 1.0 if lives.is_unseen else lives.outliving(age_s)

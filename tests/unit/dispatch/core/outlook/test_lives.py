@@ -121,12 +121,15 @@ def test_a_forecast_grows_with_the_age_of_running_jobs_and_is_called_a_guess(age
     assert arriving.within_s[1] > 1.0  # unlike any job that ended
 
 
-def test_a_forecast_from_many_other_commands_is_no_rough_guess():
+def test_behind_a_command_that_never_ran_it_is_a_rough_guess_whatever_others_took():
+    """One of 1 s among jobs of 10 s: `18s, 6.6s to 1m00s in nine cases out of ten`; it was 1.2 s.
+    Of one that takes longer than all, 7 s was said, and it was 75 s."""
     table, _ = another_user_queues_24_after_1000_short_tasks(0.1, ended=0)
     for n in range(200):
         table.queues.resource_times.slots.ended(10.0 + n / 20, ("ann", f"command {n // 10}"))
     found = Forecast(table.queues).of(table.queues.registry[JobId("23")], 0.1)
-    assert not found.is_rough
+    assert found.is_rough
+    assert found.how.endswith(LITTLE_KNOWN)
     assert found.wait_s > 10.0
 
 
