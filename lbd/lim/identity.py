@@ -27,6 +27,7 @@ def identity_of(
         speed = kernel.core_speed(config.host.speed, state_dir)
     except OSError as problem:
         raise not_writable(STATE, state_dir, problem) from problem
+    settings = kept.resumed(base, signs=signs)
     return Identity(
         cluster=config.cluster.name,
         me=own_member(config),
@@ -34,8 +35,9 @@ def identity_of(
         join_target="" if alone else join_target(config),
         cores=cores,
         speed=speed,
-        drained=kept.drained(),
-        settings=kept.resumed(base, signs=signs),
+        # A backup has the note of a drain, not the host's own record.
+        drained=kept.drained() or config.host.name in settings.drain_notes,
+        settings=settings,
         remembered=() if alone else KnownHosts(state_dir, config.cluster.name).resumed(),
         is_strict=signs and bool(config.admin.settings_hosts),
         is_proved=signs,

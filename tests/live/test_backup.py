@@ -82,3 +82,34 @@ def test_a_lost_first_host_is_restored(lab, tmp_path):
     lab.run("h1", "lbctl", "release", waiting, check=True)
     lab.run("h1", "lbctl", "wait", waiting, check=True)
     assert mark.exists()
+
+
+def test_a_drained_host_is_replaced_from_its_backup(lab, tmp_path):
+    """It was not drained any more, and jobs began on it at once."""
+    file, state = tmp_path / "b.tar", files_of(lab, "h2").root.parent
+
+    def replace_it():
+        lab.kill("h2", "host")
+        for path in state.iterdir():
+            if path != files_of(lab, "h2").root:  # as if it had joined again
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        lab.run("h2", "lbctl", "restore", file, check=True)
+        lab.start("h2")
+
+    def notes():
+        return {host["name"]: host["drained"] for host in lab.lbctl_json("h1", "status")["hosts"]}
+
+    lab.run("h1", "lbctl", "drain", "h2", "--reason", "disk sdb", check=True)
+    lab.wait_until(lambda: '"disk sdb"' in (state / "settings.json").read_text(), "h2 knows why")
+    lab.run("h2", "lbctl", "backup", file, check=True)
+    replace_it()
+    lab.wait_until(lambda: lab.states("h1") == {"h1": "up", "h2": "drained"}, "it is drained")
+    assert notes()["h2"]["reason"] == "disk sdb"
+    lab.run("h1", "lbctl", "undrain", "h2", check=True)
+    replace_it()
+    lab.wait_until(lambda: lab.states("h1") == {"h1": "up", "h2": "up"}, "undrained since the copy")
+    lab.run("h1", "lbctl", "drain", "h2", "--reason", "fan", check=True)
+    replace_it()
+    lab.wait_until(lambda: lab.states("h1") == {"h1": "up", "h2": "drained"}, "since the copy")
+    assert notes()["h2"]["reason"] == "fan"
+    lab.run("h1", "lbctl", "undrain", "h2", check=True)

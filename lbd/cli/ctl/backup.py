@@ -275,10 +275,10 @@ def say_what_is_next(
 
 def drained_in(settings: Path) -> list[str]:
     try:
-        drains = settings_of(json.loads(read(settings))).drains
+        found = settings_of(json.loads(read(settings)))
     except (ValueError, ConfigError):  # the LIM says so
         return []
-    return sorted(host for host, is_drained in drains.items() if is_drained)
+    return sorted({*found.drain_notes, *(host for host, on in found.drains.items() if on)})
 
 
 def issue_of(config: Config) -> int:

@@ -251,16 +251,23 @@ def after(settings: Settings) -> int:
 def wanted_drain(known: Settings, settings: Settings, me: Member) -> bool | None:
     """Whether newer settings want this host drained; None: unchanged.
 
-    A host that knows no settings yet takes over the drain of the machine it has replaced, which was
-    noted before this one's start.
+    A host that knows no settings of a running host takes over the drain of the machine it has
+    replaced, and the end of a drain that is in its backup.
     """
-    note = settings.drain_notes.get(me.name)
-    is_taken_over = note and known.version == (0, "") and note.since * 1000 < me.incarnation
-    return settings.drains.get(me.name, True if is_taken_over else None)
+    if me.name in settings.drains or known.author:
+        return settings.drains.get(me.name)
+    before, note = known.drain_notes.get(me.name), settings.drain_notes.get(me.name)
+    if note is None:
+        has_ended = before is not None and len(settings.drain_notes) < DRAIN_NOTES_MAX
+        return False if has_ended else None
+    return True if note != before and note.since * 1000 < me.incarnation else None
 
 
 def obeyed(settings: Settings, author: HostId) -> Settings:
-    """Returns the next version, by a host that has carried out its own drain."""
+    """Returns the next version, by a host that has carried out its own drain; the same one if its
+    drain is not among those to be carried out."""
+    if author not in settings.drains:
+        return settings
     drains = {host: drained for host, drained in settings.drains.items() if host != author}
     return replace(settings, counter=after(settings), author=author, drains=drains)
 

@@ -181,6 +181,70 @@ async def test_a_machine_inherits_the_drain_of_the_one_it_replaces(two, tmp_path
     await new.task
 
 
+async def replaced_from_copy(host, copy, state_dir):
+    """Returns the machine that replaces a host, with what `lbctl restore` puts back of a copy."""
+    await asyncio.sleep(0.01)  # what happened is older than the new machine's LIM
+    host.stop.set()
+    await host.task
+    shutil.rmtree(state_dir)
+    state_dir.mkdir()
+    (state_dir / "settings.json").write_bytes(copy)
+    new = Daemon(host.lim.config, host.network._exchange)
+    await new.start()
+    return new
+
+
+@pytest.mark.parametrize(
+    ("before", "since", "is_drained"),
+    [
+        ("none", "drained", True),
+        ("drained", "unchanged", True),
+        ("drained", "undrained", False),
+        ("drained", "again", True),
+        ("none", "unchanged", False),
+        ("none", "drained while away", True),
+    ],
+)
+async def test_a_machine_with_a_backup_is_drained_if_the_old_one_was(
+    two, tmp_path, before, since, is_drained
+):
+    """The copy has none of its host's own files, and settings older than those of the others."""
+    one, other = two
+    drain, state_dir = {"op": "drain", "host": "h2", "drained": True}, tmp_path / "h2/state"
+    await one.ask({"op": "algorithm", "name": "LOWEST", "save": True})
+    if before == "drained":
+        await one.ask({**drain, "reason": "before"})
+    await until(lambda: other.lim.state.settings == one.lim.state.settings)
+    copy = (state_dir / "settings.json").read_bytes()
+    if since in ("undrained", "again"):
+        await one.ask({**drain, "drained": False})
+    if since in ("drained", "again"):
+        await one.ask({**drain, "reason": "disk"})
+    if since == "drained while away":
+        other.network.silent = True
+        assert (await one.ask({**drain, "reason": "disk"}))["when_back"]
+    await one.ask({"op": "param", "name": "min_gain", "value": 0.5})
+    new = await replaced_from_copy(other, copy, state_dir)
+    await until(lambda: new.lim.state.settings.version == one.lim.state.settings.version)
+    assert new.lim.state.drained is is_drained
+    await until(lambda: one.lim.state.table.entries["h2"].drained is is_drained)
+    assert Lim(new.lim.config, None).state.drained is is_drained, "after a restart, too"
+    assert bool(await shown_drained(one, "h2")) is is_drained
+    await one.ask({**drain, "drained": False})
+    await until(lambda: new.lim.state.settings.version == one.lim.state.settings.version)
+    assert not new.lim.state.drained
+    new.stop.set()
+    await new.task
+
+
+async def test_a_host_restored_alone_is_drained_if_it_was_in_the_copy(two, tmp_path):
+    one, other = two
+    await one.ask({"op": "drain", "host": "h2", "drained": True, "reason": "disk"})
+    await until(lambda: "h2" in other.lim.state.settings.drain_notes)
+    (tmp_path / "h2/state/drained").unlink()
+    assert Lim(other.lim.config, None).state.drained
+
+
 async def test_ended_drains_are_known_everywhere_and_after_a_restart(two):
     one, other = two
     drain = {"op": "drain", "host": "h2", "drained": True}

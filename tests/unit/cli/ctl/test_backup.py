@@ -155,6 +155,14 @@ def test_drains_that_come_back_are_named(lbctl, host, tmp_path):
         ) is says
 
 
+def test_hosts_that_were_up_when_they_were_drained_are_named_too(lbctl, host, tmp_path):
+    notes = {"h1": {"reason": "disk", "by": "ann@h2", "since": 1e9}}
+    settings = {"counter": 3, "drains": {"h3": True}, "notes": notes, "saved": {}}
+    (host.state / "settings.json").write_text(json.dumps(settings))
+    lbctl("backup", tmp_path / "b.tar")
+    assert "drained in the copy: h1, h3; where" in lbctl("restore", tmp_path / "b.tar").err
+
+
 def test_a_machine_with_another_address_finds_the_others_and_is_told_to_set_its_own(
     lbctl, host, tmp_path
 ):

@@ -133,6 +133,40 @@ def test_notes_of_drains_are_merged_and_bounded():
     assert ("h2" in kept, "x199" in kept) == (False, True)
 
 
+NEW, OLD = m.DrainNote("fan", "bob", 8.0), m.DrainNote("disk", "ann", 2.0)
+LATE = m.DrainNote("", "", 9.5)  # it was up by then
+FULL = {f"x{n}": NEW for n in range(m.DRAIN_NOTES_MAX)}
+
+
+@pytest.mark.parametrize(
+    ("known", "newer", "wanted"),
+    [
+        (Settings(), Settings(7, "h1", drain_notes={"h2": NEW}), True),
+        (Settings(3), Settings(7, "h1", drain_notes={"h2": NEW}), True),
+        (Settings(3, drain_notes={"h2": OLD}), Settings(7, drain_notes={"h2": NEW}), True),
+        (Settings(3, drain_notes={"h2": OLD}), Settings(7, "h1", drain_notes={"h2": OLD}), None),
+        (Settings(3, drain_notes={"h2": OLD}), Settings(7, "h1"), False),
+        (Settings(3, drain_notes={"h2": OLD}), Settings(7, "h1", drain_notes=FULL), None),
+        (Settings(3), Settings(7, "h1"), None),  # a drain of a release that wrote no notes
+        (Settings(3), Settings(7, drain_notes={"h2": LATE}), None),
+        (Settings(3, "h1"), Settings(7, "h1", drain_notes={"h2": NEW}), None),
+        (Settings(3, "h1", drain_notes={"h2": OLD}), Settings(7, "h1"), None),
+        (Settings(3, "h1"), Settings(7, "h1", drains={"h2": True}), True),
+        (Settings(3), Settings(7, drains={"h2": False}, drain_notes={"h2": NEW}), False),
+    ],
+)
+def test_a_host_takes_over_the_drain_that_was_made_or_ended_before_its_start(known, newer, wanted):
+    me = m.Member(HostId("h2"), "127.0.0.2", 1, 2, 0, incarnation=9_000)
+    assert settings.wanted_drain(known, newer, me) is wanted
+
+
+def test_only_a_host_that_leaves_the_list_makes_a_new_version():
+    """Another one at that time could lose, with what it changes."""
+    listed = Settings(7, "h1", drains={"h2": True})
+    assert settings.obeyed(listed, HostId("h2")) == Settings(8, "h2")
+    assert settings.obeyed(listed, HostId("h3")) == listed
+
+
 def test_only_what_was_given_with_save_is_saved():
     first = settings.changed(m.Settings(), "h1", "LOWEST", {}, save=True)
     assert (first.algorithm, first.saved) == ("LOWEST", {"lim.algorithm": "LOWEST"})
