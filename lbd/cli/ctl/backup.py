@@ -6,6 +6,7 @@ lbd.toml. The file holds the authority's key, so only its owner may read it.
 
 import argparse
 import json
+import shlex
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -25,7 +26,7 @@ from lbd.cli.ctl.backup_content import (
     unpacked,
 )
 from lbd.cli.ctl.backup_files import place, scratch, take_file, take_ledger
-from lbd.cli.ctl.backup_placing import check_places, put_in_place, why_not_usage
+from lbd.cli.ctl.backup_placing import check_places, put_in_place, why_not_config, why_not_usage
 from lbd.cli.ctl.trust import authority_in, need_readable
 from lbd.cli.ctl.verb import Verb, say
 from lbd.cli.daemons.privilege import make_account
@@ -173,6 +174,7 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
         has = {CONFIG: config_file is None, HOSTS: Path(config.host.state_dir, HOSTS).exists()}
         own_usage = why_not_usage(manifest, config, directory) if USAGE in parts else ""
         has[USAGE] = bool(own_usage)
+        own_config = why_not_config(manifest, config, directory) if has[CONFIG] else ""
         left_out = (*(AUTHORITY if kept else ()), *(name for name in has if has[name]))
         parts = [name for name in parts if name not in left_out]
         made = make_account(config) if (config_file or Path(config.path)) == SYSTEM_FILE else ""
@@ -183,8 +185,8 @@ def restore(options: argparse.Namespace, path: str | None) -> int:
         print_json({"file": str(file), "parts": parts, **asdict(restored)})
         return 0
     put(f"restored from {file} ({manifest.host}, {when}): {listed(parts) or 'nothing'}")
-    for why in filter(None, (kept, own_usage)):
-        say(why.replace("FILE", str(file)))
+    for why in filter(None, (kept, own_usage, own_config)):
+        say(why.replace("FILE", shlex.quote(str(file))))
     if beside is not None:
         say(f"the ledger that was here is now {beside}")
     if new_directory is not None:

@@ -52,6 +52,17 @@ def why_not_usage(manifest: Manifest, config: Config, directory: Path) -> str:
     return own + "; the accounting in FILE was not restored" if is_used else ""
 
 
+def why_not_config(manifest: Manifest, config: Config, directory: Path) -> str:
+    """Returns that the present lbd.toml is kept, maybe without the owner's rules, "" if the copy
+    has no other one of this host. Raises ConfigError."""
+    copy = directory / CONFIG
+    if manifest.host != config.host.name or not copy.exists():
+        return ""
+    if copy.read_bytes() == read(Path(config.path)):
+        return ""
+    return f"{config.path} is left as it is; the copy's differs: `tar -xOf FILE {CONFIG}`"
+
+
 def go_on(copy: Path, state_dir: Path, manifest: Manifest, now_s: float) -> None:
     """Notes in the copy, before it is put in place, that what ended since it was made is not on
     record, and sees to it that this host gives no id in it again. Raises ConfigError."""

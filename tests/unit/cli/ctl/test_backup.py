@@ -188,6 +188,21 @@ def test_a_machine_with_another_address_finds_the_others_and_is_told_to_set_its_
     assert (host.state / "hosts.json").read_text() == "{}"
 
 
+def test_an_lbd_toml_that_differs_from_the_copys_is_left_and_said_to_be(lbctl, host, tmp_path):
+    """As after `lbctl join`, which writes one: the owner's rules were missing without a word."""
+    file, joined = tmp_path / "of h1.tar", host.config.read_text()
+    host.config.write_text(joined + "[lbm]\nslots = 3\n")
+    lbctl("backup", file)
+    says = f"{host.config} is left as it is; the copy's differs: `tar -xOf '{file}' lbd.toml`"
+    assert says not in lbctl("restore", file).err
+    host.config.write_text(joined)
+    assert f"lbctl: {says}\n" in lbctl("restore", file).err
+    assert host.config.read_text() == joined
+    host.config.write_text(joined.replace('name = "h1"', 'name = "h2"'))
+    shutil.rmtree(host.files.root)
+    assert says not in lbctl("restore", file).err, "it is another host's"
+
+
 def test_a_lost_host_is_the_host_of_the_authority_again(lbctl, host, file):
     certificate = host.authority.certificate
     number = host.authority.ledger().number
