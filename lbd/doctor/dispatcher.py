@@ -30,7 +30,10 @@ from lbd.text.job_phrases import NOT_WRITTEN
 
 START_DISPATCHER = "run `systemctl start lbd-dispatcher.path lbd-dispatcher` or `lbd up`"
 DENIED = re.compile(r"dispatch\.store (/.+): Permission denied")
-LOST_HOST = f"if it will not come back, follow {FIRST_HOST_LOST}"
+LOST_HOST = (
+    'if it will not come back, follow "Replace" for a new machine of its name, or '
+    f"{FIRST_HOST_LOST}"
+)
 LIMIT = "dispatch.ledger_bytes"
 ANSWER_S = 4.0  # longer than the LBM tries to connect
 

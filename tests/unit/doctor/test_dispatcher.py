@@ -95,6 +95,7 @@ def test_on_every_host_it_is_seen_whose_disk_of_outputs_is_full(tmp_path, monkey
         ({"state": "up"}, (), "no answer", "open TCP port 7903 of h2", "is down"),
         ({"state": "up"}, ("h2",), "no answer", "h2 is down: start that machine", "firewall"),
         ({"state": "down"}, (), "No route to host", '"The first host is lost"', "firewall"),
+        ({"state": "down"}, (), "No route to host", '"Replace" for a new machine of', "firewall"),
         (
             {"state": "down"},
             (),
