@@ -19,6 +19,7 @@ from lbd.dispatch.core.disciplines.registry import Tiered
 from lbd.dispatch.core.disciplines.tiers import spread_tiers
 from lbd.dispatch.core.estimates import Estimates
 from lbd.dispatch.core.hosts import Terms
+from lbd.dispatch.core.ledger_room import until_written
 from lbd.dispatch.core.ledger_rows import UNREADABLE, JobRow, Ledger, LedgerTrouble, Stored, Wanted
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.malleable.slot_times import KEPT
@@ -40,7 +41,7 @@ from lbd.dispatch.earlier_tasks import EarlierTasks
 from lbd.dispatch.host_connection import HOST_LINES, HostConnection, held_in
 from lbd.dispatch.intake import ending_of, heartbeat_fault, how_long_ago_s, slots_of
 from lbd.dispatch.job_finder import forgiven
-from lbd.dispatch.job_lines import job_log, say, shown_id
+from lbd.dispatch.job_lines import job_log, say, say_full, shown_id
 from lbd.dispatch.job_view import why_closed
 from lbd.dispatch.ledger.batches import Batch, Batches
 from lbd.dispatch.ledger.retention import clean_up
@@ -188,14 +189,15 @@ class Dispatcher:
     async def _start(self, begin: Begin) -> None:
         """Starts an attempt that is now on disk, if it is still wanted and its host still
         connected."""
-        line, trouble, phase = self.lines.get(begin.host), "", "late"
-        start = pb.Start()
+        line, trouble, phase, start = self.lines.get(begin.host), "", "late", pb.Start()
         if not self.life.sending(begin.job, begin.attempt, clock_s()):
             line, trouble = None, "no longer wanted"
         elif line is None:
             trouble = OUT_OF_CONTACT
         elif line.is_behind:
             line, trouble = None, "it is not reading what it is sent"
+        elif until := self.until_written():
+            line, trouble = None, f"not begun until {until}"
         else:
             try:
                 start.CopyFrom(await self.start_of(begin.submission))
@@ -239,8 +241,13 @@ class Dispatcher:
 
     # Time
 
+    def until_written(self) -> str:
+        """Returns what has to come about before jobs begin, and orders are taken; "" if they do."""
+        return until_written(self.ledger.disk(), self.ledger.trouble, self.config.host.name)
+
     async def _tick(self) -> None:
         while True:
+            self.life.queues.begins_none = bool(self.until_written())
             last_s = clock_s()
             await asyncio.sleep(TICK_S)
             now_s = clock_s()
@@ -291,7 +298,7 @@ class Dispatcher:
             self._heartbeat(name, line, up.heartbeat)
 
     def _heartbeat(self, name: HostId, line: HostConnection, heartbeat: pb.Heartbeat) -> None:
-        now_s, life = clock_s(), self.life
+        now_s, life, own = clock_s(), self.life, self.config.dispatch
         if not self.leads():
             return  # another may lead now: renewing would be a promise in its name
         if fault := heartbeat_fault(heartbeat):
@@ -300,7 +307,7 @@ class Dispatcher:
         if heartbeat.drained or not heartbeat.slots:
             self.carry(life.host_gone(name, now_s, self.rng, *why_closed(heartbeat)))
         else:
-            slots = slots_of(name, heartbeat, self.config.dispatch.load_ceiling, self.tiers(name))
+            slots = slots_of(name, heartbeat, own.load_ceiling, self.tiers(name))
             self.carry(life.host_is(slots, now_s, self.rng))
         life.owner_rules(name, heartbeat.rules, now_s)
         held = held_in(heartbeat)
@@ -310,16 +317,10 @@ class Dispatcher:
         if is_first:
             reasons = [(JobId(one.job), one.attempt, one.stop_reason) for one in heartbeat.held]
             self.carry(life.stops_to_repeat(name, reasons))
-        line.reply(
-            pb.HeartbeatReply(
-                number=heartbeat.number,
-                lease_s=self.config.dispatch.lease_s,
-                renewed=[pb.Held(job=job, attempt=attempt) for job, attempt in renewed],
-                mode=self.config.dispatch.mode,
-                queued=len(life.jobs) - life.running,
-                running=self.running,
-            )
-        )
+        reply = pb.HeartbeatReply(number=heartbeat.number, lease_s=own.lease_s, mode=own.mode)
+        reply.renewed.extend(pb.Held(job=job, attempt=attempt) for job, attempt in renewed)
+        reply.queued, reply.running = len(life.jobs) - life.running, self.running
+        line.reply(reply)
 
     @property
     def running(self) -> int:
@@ -368,14 +369,6 @@ class Dispatcher:
             how = report.phase, ending_of(report)
             return life.refused(name, job, attempt, *how, now_s, self.rng)
         raise ValueError(f"event {report.event[:40]!r} of job {one_line(report.job, 40)}")
-
-
-def say_full(before: str, full: str) -> str:
-    """Logs when the ledger begins, or ceases, to take no jobs. Returns why it takes none now."""
-    if full != before:
-        level = logging.WARNING if full else logging.INFO
-        log.log(level, "%s", full or "the ledger has room: the queue takes jobs again")
-    return full
 
 
 def terms_of(config: Config) -> Terms:

@@ -1,4 +1,5 @@
-"""What the dispatcher logs about each job: every step that it records, and every order."""
+"""What the dispatcher logs about each job, every step that it records and every order, and about
+room for jobs."""
 
 import logging
 from collections.abc import Iterable
@@ -8,7 +9,8 @@ from lbd.dispatch.core.records import Action, Begin, Changed, Fate, Signal
 from lbd.model import JobId, JobState
 from lbd.process.job_log import JobLog
 
-job_log = JobLog(logging.getLogger("lbd.dispatch"))
+log = logging.getLogger("lbd.dispatch")
+job_log = JobLog(log)
 
 NEWS = (Fate.LOST, Fate.EVICTED)  # what administrators look for in the journal
 
@@ -47,3 +49,11 @@ def change_phrase(change: Changed) -> str:
         said += f", exit {ending.exit_status}"
     why = (ending.reason if ending is not None else "") or change.reason
     return f"{said}: {why}" if why else said
+
+
+def say_full(before: str, full: str) -> str:
+    """Logs when the ledger begins, or ceases, to take no jobs. Returns why it takes none now."""
+    if full != before:
+        level = logging.WARNING if full else logging.INFO
+        log.log(level, "%s", full or "the ledger has room: the queue takes jobs again")
+    return full

@@ -5,7 +5,6 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from lbd.dispatch.core.job_selection import Problem, alike, in_few_lines
-from lbd.dispatch.core.ledger_room import until_written
 from lbd.dispatch.core.ledger_rows import JobRow, LedgerTrouble
 from lbd.dispatch.core.lifecycle import ENDING
 from lbd.dispatch.core.ownership import Asker, Owners, fault_of_admins
@@ -38,7 +37,7 @@ class Orders:
         """Carries out an order that `host` passes on for one of its users. While the ledger cannot
         be written, or its disk is full, none is begun that somebody typed: it would be done some
         time later, or never. That of an `lbrun -q` that ends (`by_number`) is better done late."""
-        if not asked.by_number and (until := self._until_written()):
+        if not asked.by_number and (until := self.dispatcher.until_written()):
             why = f"nothing was done; try again once {until}"
             return refusal(asked.selectors, why).SerializeToString()
         return await self._carried_out(asked, host)
@@ -118,13 +117,9 @@ class Orders:
         while not settled.done():
             if self.dispatcher.ledger.trouble and not asked.by_number:
                 settled.cancel()
-                return self._until_written()
+                return self.dispatcher.until_written()
             await asyncio.wait((settled,), timeout=LOOK_EVERY_S)
         return ""
-
-    def _until_written(self) -> str:
-        ledger, host = self.dispatcher.ledger, self.dispatcher.config.host.name
-        return until_written(ledger.disk(), ledger.trouble, host)
 
 
 class Order:

@@ -166,7 +166,8 @@ def test_orders_waiters_and_monitors_know_of_a_full_disk_before_a_write_has_fail
     script = "while test ! -e go; do sleep 0.05; done"
     array = lab.run("h1", "lbrun", "-d", "--array", "1-4", "sh", "-c", script, cwd=tmp_path,
                     check=True).stdout.strip()  # fmt: skip
-    lab.wait_until(lambda: len(lab.jobs_alive()) == 4, "all slots are taken")
+    tasks = "jobs", "--tasks", "--state", "running"
+    lab.wait_until(lambda: len(lab.lbctl_json("h1", *tasks)) == 4, "all slots are taken")
     name = lab.run("h1", "lbrun", "-d", "true", check=True).stdout.strip()
     fill(disk)
     try:

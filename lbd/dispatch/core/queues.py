@@ -109,6 +109,7 @@ class Queues:
         self._kept_for_wide = False  # slots may be kept for a wide job, or were until just now
         self._are_shared = False  # some host serves several lines
         self.is_cut_short = False  # more might start, in later turns
+        self.begins_none = False  # nothing starts now, whatever is free
         self._asks_all = False  # consider all lines, as hosts differ in which comes first
         self._estimates = 0
         self._estimated_s = 0.0  # their sum
@@ -515,8 +516,11 @@ class Queues:
         """Starts what these lines' heads allow. If slots were kept for a wide job, others may get
         them once it starts or leaves: then all lines are considered until nothing starts. A host
         may say that it has very many slots, so the most are left for later turns: until `tick` one
-        starts at a time, as one ends."""
+        starts at a time, as one ends. While none begins, all are left for the turn after that."""
         starts: list[Start] = []
+        if self.begins_none:
+            self.is_cut_short = True
+            return starts
         most = 1 if self.is_cut_short else STARTS_MAX
         if self.shares.limits or self.shares.has_room:
             # An ended job may make room elsewhere, for others of the same user or array.

@@ -26,6 +26,14 @@ async def world(tmp_path):
         yield world
 
 
+@pytest.fixture
+async def ticking(world):
+    """The world, whose dispatcher looks at the time, and for room, by itself."""
+    ticks = asyncio.create_task(world.dispatcher._tick())
+    yield world
+    ticks.cancel()
+
+
 @pytest.mark.parametrize("verb", ["kill", "hold"])
 async def test_the_first_order_on_a_full_disk_is_refused_at_once(world, verb):
     """Nothing had failed yet: the order was taken, hung, and was carried out much later."""
@@ -139,6 +147,51 @@ async def test_what_begins_while_nothing_can_be_written_is_not_lost(world, monke
     broken.clear()
     await until(lambda: host.starts)
     assert [start.attempt for start in host.starts] == [1]
+
+
+async def test_none_begins_on_a_full_disk_although_ends_can_be_written(ticking):
+    """The status said that none begins; each end that could be written let the next ones begin."""
+    world = ticking
+    for _ in range(2):
+        await world.submit(asking())
+    host = world.host("h2", slots=1)
+    await until(lambda: host.starts)
+    world.ledger.disk = lambda: FULL
+    await until(lambda: world.dispatcher.life.queues.begins_none)
+    report = pb.AttemptReport(job="1", attempt=1, event="ended", cause="exited", exit_status=0)
+    world.dispatcher.heard("h2", host, pb.WorkUp(reports=[report], sent_s=clock_s()))
+    await until(lambda: "1" not in world.dispatcher.life.jobs)
+    await world.dispatcher.settled()
+    assert [start.job for start in host.starts] == ["1"]
+    assert "begins none" in (await world.status()).full
+    world.ledger.disk = lambda: None
+    await until(lambda: len(host.starts) == 2)
+    assert [(start.job, start.attempt) for start in host.starts] == [("1", 1), ("2", 1)]
+
+
+async def test_what_was_to_begin_as_the_disk_became_full_waits_for_room(ticking, monkeypatch):
+    """It began as soon as something could be written, while the status said that none begins."""
+    world = ticking
+    held, writes = asyncio.Event(), SqliteLedger.record
+    await world.submit(asking(may_restart=False))
+    full = [FULL]
+
+    def fills_up(*record):
+        world.ledger.disk = lambda: full[0]
+        held.set()
+        return writes(world.ledger, *record)
+
+    monkeypatch.setattr(world.ledger, "record", fills_up)
+    host = world.host("h2", slots=1)
+    await held.wait()
+    await until(lambda: world.dispatcher.life.queues.begins_none)
+    await world.dispatcher.settled()
+    (job,) = (await world.jobs()).jobs
+    assert (job.state, host.starts) == ("pending", [])
+    assert job.reason == "it begins once there is room on h1: /srv/ledger is full"
+    full[0] = None
+    world.host("h2", slots=1)
+    await until(lambda: world.dispatcher.lines["h2"].starts)
 
 
 async def test_a_waiting_job_is_said_to_wait_for_room_before_a_write_has_failed(world):
