@@ -32,6 +32,7 @@ NOTHING_TO = {
 }
 EMPTY_MAX = 20  # ranges without jobs to act on, of which it is said which have none at all
 FEW = 500  # selectors that can be parsed within a few milliseconds
+ANY_MORE = " any more; see lbctl history"
 TOO_MANY = f"more than {ANSWER_MAX} jobs; name fewer at a time"
 TOO_LONG = "these jobs do not fit into one answer; name fewer at a time"
 
@@ -103,7 +104,7 @@ class JobFinder:
             return await self.owners.known(await self.ledger.find(wanted))
         meant = await self._meant(selectors, asker, absent, by_number=by_number)
         rows = await self._found(replace(meant.wanted, bytes_max=bytes_max, commands=commands))
-        check_found(selectors, meant, {row.id for row in rows}, absent)
+        await self._check_found(selectors, meant, {row.id for row in rows}, absent)
         return rows
 
     async def lines(
@@ -130,7 +131,7 @@ class JobFinder:
                 await self.ledger.lines(replace(wanted, ranges=meant.jobs))
             )
         found = {row.id for row in tasks} | {row.id for row in whole} | {row.first for row in whole}
-        check_found(selectors, meant, found, absent)
+        await self._check_found(selectors, meant, found, absent)
         return sorted(
             [*await self._tallied(whole), *((row, None) for row in tasks)],
             key=lambda line: line[0].id,
@@ -234,7 +235,10 @@ class JobFinder:
         empty = meant.ranges_without([row.id for row in rows])[:EMPTY_MAX]
         last_ended = {one: await self._last_ended(one, verb) for one in empty}
         absent = [one for one, row in last_ended.items() if row is None]
-        problems += [(name, f"no job {name} in the queue") for name in map(shown, absent)]
+        problems += [
+            (shown(one), f"no job {shown(one)} in the queue{await self._gone(one)}")
+            for one in absent
+        ]
         if rows:
             problems += [have_ended(one, row) for one, row in last_ended.items() if row]
         if verb == REQUEUE_FAILED:
@@ -247,6 +251,39 @@ class JobFinder:
         if verb in REQUEUES:
             rows = await forgiven(self.ledger, rows)
         return ToActOn(rows, frozenset(meant.named), tuple(problems))
+
+    async def _check_found(
+        self,
+        selectors: Sequence[str],
+        meant: Meant,
+        found: Collection[int],
+        absent: list[str] | None = None,
+    ) -> None:
+        """Raises LbdError if one is missing; given `absent`, only if all are, and otherwise says
+        there which are."""
+
+        def name(number: int) -> str:
+            is_task = any(low <= number <= high for low, high in meant.tasks)
+            return " ".join(selectors) if is_task else str(number)
+
+        missing = [number for number in meant.named if number not in found]
+        empty = [one for one in meant.ranges_without(found) if one[0] < one[1]]
+        if not missing and (found or "@me" in selectors) and not (empty and absent is not None):
+            return
+        names = [*map(name, missing[:EMPTY_MAX]), *map(shown, empty[:EMPTY_MAX])]
+        names = list(dict.fromkeys(names)) or [" ".join(selectors)]
+        more = f" and {len(missing) - EMPTY_MAX} more" if len(missing) > EMPTY_MAX else ""
+        gone = await self._gone([*missing, *(high for _, high in empty)])
+        said = f"no job {', '.join(names)}{more} in the queue{gone}"
+        if absent is None or not found:
+            raise LbdError(said)
+        absent.append(said)
+
+    async def _gone(self, numbers: Collection[int]) -> str:
+        """Returns what to add about jobs that are not on record: whether all of them may have
+        been."""
+        following = await self.ledger.counter("next_job") or 0
+        return ANY_MORE if numbers and max(numbers) < following else ""
 
     async def _why_none(self, meant: Meant) -> str:
         """Why there are no open jobs of these."""
@@ -317,29 +354,3 @@ def have_ended(numbers: tuple[int, int], last: JobRow) -> Problem:
     name = str(last.first)
     is_whole = high - low + 1 == last.count
     return name, f"job {name} has ended" if is_whole else f"these tasks of job {name} have ended"
-
-
-def check_found(
-    selectors: Sequence[str],
-    meant: Meant,
-    found: Collection[int],
-    absent: list[str] | None = None,
-) -> None:
-    """Raises LbdError if one is missing; given `absent`, only if all are, and otherwise says there
-    which are."""
-
-    def name(number: int) -> str:
-        is_task = any(low <= number <= high for low, high in meant.tasks)
-        return " ".join(selectors) if is_task else str(number)
-
-    missing = [number for number in meant.named if number not in found]
-    empty = [one for one in meant.ranges_without(found) if one[0] < one[1]]
-    if not missing and (found or "@me" in selectors) and not (empty and absent is not None):
-        return
-    names = list(dict.fromkeys([*map(name, missing[:EMPTY_MAX]), *map(shown, empty[:EMPTY_MAX])]))
-    names = names or [" ".join(selectors)]
-    more = f" and {len(missing) - EMPTY_MAX} more" if len(missing) > EMPTY_MAX else ""
-    said = f"no job {', '.join(names)}{more} in the queue"
-    if absent is None or not found:
-        raise LbdError(said)
-    absent.append(said)

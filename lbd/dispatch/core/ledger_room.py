@@ -121,12 +121,14 @@ class LedgerRoom:
         return left if disk is None else min(left, disk.free_bytes - disk.reserve_bytes)
 
     def ended_bytes(self, limit_bytes: int, disk: Disk | None) -> int:
-        """Returns how many bytes of ended jobs are kept, for all users together."""
-        room = limit_bytes
-        if disk is not None:
-            free_bytes = max(0, disk.free_bytes - disk.reserve_bytes)
-            room = min(room, self._of_host.total() + free_bytes)
-        return room // ENDED_SHARE
+        """Returns how many bytes of ended jobs are kept, for all users together. Where others fill
+        the disk, it would not help to drop the little that these take."""
+        most = limit_bytes // ENDED_SHARE
+        if disk is None:
+            return most
+        free_bytes = max(0, disk.free_bytes - disk.reserve_bytes)
+        share = (self._of_host.total() + free_bytes) // ENDED_SHARE
+        return min(most, max(share, disk.reserve_bytes))
 
 
 def until_written(disk: Disk | None, trouble: str, host: str) -> str:

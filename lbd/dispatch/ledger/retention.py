@@ -1,6 +1,7 @@
 """How long ended jobs are kept: a number of days, and of each user an even share."""
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -9,8 +10,14 @@ from lbd.config.dispatch import DispatchConfig
 from lbd.dispatch.core.ledger_room import Excess, OnRecord, Weight
 from lbd.dispatch.core.ledger_rows import Ledger
 from lbd.dispatch.ledger.work import VALUES_MAX, Ask, Many, Work, marks, whole
+from lbd.local.rate_limit import Rates
 from lbd.policy.even_share import even_share
+from lbd.text.units import show_size
 
+log = logging.getLogger("lbd.dispatch")
+
+DROPPED = "dropped %d ended jobs early: there is room for %s of them; lbctl history has them"
+DROPPED_LINES = Rates(1 / 3600.0, 1.0)  # one an hour
 FORGET_AT_ONCE, FORGET_PAUSE_S = 1000, 0.2
 DAY_S = 86400.0
 # What a submission counts, and the first job kept where the sum `upto` exceeds the share.
@@ -30,10 +37,14 @@ async def clean_up(ledger: Ledger, own: DispatchConfig, *, by_uid: bool) -> None
     for weight, most in keep.items():
         excess = await ledger.excess(found, weight, most, by_uid=by_uid)
         before_unix_s = time.time() - own.jobs_keep_days * DAY_S
-        count = FORGET_AT_ONCE
+        dropped, count = 0, FORGET_AT_ONCE
         while count == FORGET_AT_ONCE:
             count = await ledger.forget(before_unix_s, excess, FORGET_AT_ONCE)
+            dropped += count
             await asyncio.sleep(FORGET_PAUSE_S)
+        is_early = dropped and weight == "bytes" and excess.first_kept
+        if is_early and DROPPED_LINES.turn_s(DROPPED, time.monotonic(), 0.0) is not None:
+            log.warning(DROPPED, dropped, show_size(ended_bytes))
 
 
 def on_record(*, by_uid: bool) -> Work[list[OnRecord]]:

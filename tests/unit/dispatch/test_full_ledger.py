@@ -2,12 +2,13 @@
 
 import asyncio
 import sqlite3
+import time
 
 import pytest
 
 from lbd.config.schema import Config, HostConfig
 from lbd.dispatch import orders
-from lbd.dispatch.core.ledger_room import Disk
+from lbd.dispatch.core.ledger_room import Disk, Excess
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.dispatch.metrics import dispatcher_metrics
 from lbd.lbm.session.queue_json import why_unrecorded
@@ -235,3 +236,19 @@ async def test_a_host_whose_queue_takes_no_jobs_is_not_ready(world):
     world.ledger.trouble = "/srv/ledger/ledger.sqlite: disk I/O error"
     assert said() == "dispatcher waits: its ledger cannot be written"
     world.ledger.trouble = ""
+
+
+@pytest.mark.parametrize("by_array", [True, False])
+async def test_a_job_that_was_there_is_not_said_never_to_have_been(world, by_array):
+    """A script could not tell `dropped from the record` from `never was`."""
+    for _ in range(2):
+        await world.submit(asking())
+    await world.act(verb="kill", selectors=["1"], user="ann", uid=1001)
+    await world.dispatcher.settled()
+    assert await world.ledger.forget(time.time() + 1.0, Excess("uid"), 10) == 1
+    gone, never = "no job 1 in the queue any more; see lbctl history", "no job 3 in the queue"
+    for selectors, why in ((["1"], gone), (["3"], never), (["1", "3"], "no job 1, 3 in the queue")):
+        asked = await world.jobs(selectors=selectors, user="ann", uid=1001, by_array=by_array)
+        assert asked.error == why
+    killed = await world.act(verb="kill", selectors=["1", "2", "3"], user="ann", uid=1001)
+    assert (list(killed.done_ids), sorted(killed.errors)) == (["2"], [gone, never])

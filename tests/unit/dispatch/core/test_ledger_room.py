@@ -66,6 +66,16 @@ def test_the_size_that_the_ledger_reports_replaces_what_was_known():
     assert room.ended_bytes(LIMIT, Disk(7 * GIB + RESERVE_BYTES_MAX, 100 * GIB)) == 5 * GIB
 
 
+def test_few_ended_jobs_are_kept_on_a_disk_that_others_fill():
+    """Half of them were dropped, some of which had ended seconds before: that made no room."""
+    room, full = LedgerRoom(), Disk(0, GIB)
+    room.take("ann", "h1", 1 << 20)
+    assert room.ended_bytes(LIMIT, full) == full.reserve_bytes
+    room.take("ann", "h1", GIB)
+    assert room.ended_bytes(LIMIT, full) == (GIB + (1 << 20)) // 2
+    assert room.ended_bytes(2 << 20, full) == 1 << 20, "nor more than half the limit"
+
+
 def test_the_size_of_a_submission_on_record():
     empty = Submission("ann", "h1", "", b"", b"", count=0)
     assert empty.size_bytes == 0

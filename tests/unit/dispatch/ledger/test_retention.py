@@ -1,12 +1,17 @@
 """How long the ledger keeps ended jobs, and whose."""
 
+import time
 from dataclasses import replace
 
 import pytest
 
+from lbd.config.dispatch import DispatchConfig
 from lbd.dispatch.core.ledger_room import Excess
 from lbd.dispatch.core.ledger_rows import LedgerTrouble, Wanted
 from lbd.dispatch.core.records import Fate
+from lbd.dispatch.ledger import retention
+from lbd.dispatch.ledger.retention import clean_up
+from lbd.local.rate_limit import Rates
 from lbd.model import JobState
 from tests.unit.dispatch.ledger.test_ledger import changed, ledger, submission
 
@@ -99,3 +104,20 @@ def test_everything_that_comes_with_a_submission_counts():
     ):  # fmt: skip
         assert replace(plain, **more).size_bytes >= plain.size_bytes + 1000
     assert replace(plain, count=1000).size_bytes >= plain.size_bytes + 990 * 100
+
+
+async def test_what_is_dropped_for_lack_of_room_is_logged(ledger, caplog, monkeypatch):
+    """Jobs were gone from the record, and nothing said why."""
+    for _ in range(4):
+        await ledger.submit(submission(), time.time())
+    done = [changed(str(job), JobState.DONE, Fate.DONE, attempt=0) for job in (1, 2, 3)]
+    await ledger.record(done, time.time())
+    size_bytes = sum(one.size_bytes for one in await ledger.on_record(by_uid=False))
+    monkeypatch.setattr(retention, "DROPPED_LINES", Rates(1 / 3600.0, 1.0))
+    monkeypatch.setattr(ledger.room, "ended_bytes", lambda *_: size_bytes // 2)
+    for kept in ([3, 4], [4]):
+        await clean_up(ledger, DispatchConfig(), by_uid=False)
+        assert [row.id for row in await ledger.find(Wanted(ended_too=True))] == kept
+        monkeypatch.setattr(ledger.room, "ended_bytes", lambda *_: 0)
+    (line,) = [one.getMessage() for one in caplog.records]
+    assert line.startswith("dropped 2 ended jobs early: there is room for "), "once an hour"
