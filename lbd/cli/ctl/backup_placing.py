@@ -154,7 +154,7 @@ def placed(
 
 def place_ledger(source: Path, to: Path) -> None:
     """Raises ConfigError, OSError."""
-    for beside in ("-wal", "-shm"):  # those of the previous ledger
+    for beside in ("-wal", "-shm", "-journal"):  # those of the previous ledger
         to.with_name(to.name + beside).unlink(missing_ok=True)
     place(source, to, gives=True)
 

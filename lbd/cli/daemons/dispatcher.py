@@ -363,8 +363,8 @@ def make_lead(config: Config) -> Lead:
         if last != file and not file.exists() and has_open_jobs(last):
             raise ConfigError(
                 f"dispatch.store: {jobs_in(last, open_jobs(last))}, and there is no {file}: copy "
-                f"it there, with {last.name}-wal if there is one, or move the old one away to "
-                "abandon them"
+                f"it there, with {last.name}-wal or -journal if there is one, or move the old one "
+                "away to abandon them"
             )
         if last != file and file.exists() and last.exists() and is_older(file, last):
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""The ledger in one SQLite file: WAL, full sync, one writer thread that commits in groups.
+"""The ledger in one SQLite file: full sync, one writer thread that commits in groups.
 
 Queries run on a second connection in a thread of their own. They never hold up writes, and take
 turns after each slow statement, so no query waits for all the rows of another.
@@ -23,6 +23,7 @@ from lbd.errors import ConfigError
 from lbd.model import ENDED_NAMES
 from lbd.process.disk_space import is_full
 from lbd.process.own_directory import FULL
+from lbd.process.sqlite_journal import set_journal
 from lbd.process.steady_threads import SteadyThreads
 from lbd.process.units import why_not_written
 from lbd.text.dispatcher_phrases import FULL_DISK
@@ -212,7 +213,7 @@ def connect(path: Path) -> sqlite3.Connection:
     try:
         db.text_factory = readable
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # effective only in a new file
-        db.execute("PRAGMA journal_mode = WAL")
+        set_journal(db, path)
         db.execute("PRAGMA synchronous = FULL")
         db.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")  # applied after a large change
     except BaseException:
@@ -300,12 +301,12 @@ def has_open_jobs(path: Path) -> bool:
 def read_unused(path: Path, question: str) -> list[tuple[object, ...]]:
     """Reads a ledger that is not in use. Where nobody may write beside it, as outside the
     directories of a unit, SQLite opens it only as immutable, which would leave out what is in a
-    -wal. Raises sqlite3.Error."""
+    -wal, and take what is in a -journal for written. Raises sqlite3.Error."""
     place = f"{path.absolute().as_uri()}?mode=ro"
     try:
         return rows_of(place, question)
     except sqlite3.OperationalError:
-        if path.with_name(f"{path.name}-wal").exists():
+        if any(path.with_name(path.name + beside).exists() for beside in ("-wal", "-journal")):
             raise
         return rows_of(f"{place}&immutable=1", question)
 

@@ -24,6 +24,7 @@ from lbd.lbm.usage.reading import BUSY_S, FULL, open_to_read, with_logarithm
 from lbd.lbm.usage.record import CHECKPOINT, Usage
 from lbd.lbm.usage.room import PAGE_BYTES, drop_oldest, is_own_limit, keep_shares, pages_of
 from lbd.process.disk_space import is_full
+from lbd.process.sqlite_journal import set_journal
 
 log = logging.getLogger("lbd.lbm")
 
@@ -137,13 +138,13 @@ class UsageStore:
         file = self._file = UsageFile(self._path)
         database = sqlite3.connect(self._path, BUSY_S, isolation_level=None)
         try:
+            database.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            set_journal(database, self._path)
             (version,) = database.execute("PRAGMA user_version").fetchone()
             (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
             names = {row[1] for row in database.execute("PRAGMA table_info(jobs)")}
             if tables and (version != FORMAT or not names.issuperset(set(COLUMNS) - set(LATER))):
                 raise sqlite3.DatabaseError("not in a format that this release knows")
-            database.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-            database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")
             with_logarithm(database)
             database.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
@@ -178,8 +179,8 @@ class UsageStore:
         self._drop_log()
 
     def _drop_log(self) -> None:
-        """Removes the write-ahead log, which SQLite would apply to whatever file it finds."""
-        for suffix in ("-wal", "-shm"):
+        """Removes the log or journal, which SQLite would apply to whatever file it finds."""
+        for suffix in ("-wal", "-shm", "-journal"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
 
     def let_go(self, problem: Exception) -> None:

@@ -13,10 +13,12 @@ from lbd.process.reading_child import become, read_in_child
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another account")
-@pytest.mark.parametrize(("has_wal", "seen"), [(False, b"1 True"), (True, b"0 True")])
-def test_jobs_are_seen_where_nobody_may_write_beside_the_ledger(has_wal, seen):
+@pytest.mark.parametrize(
+    ("beside", "seen"), [("", b"1 True"), ("-wal", b"0 True"), ("-journal", b"0 True")]
+)
+def test_jobs_are_seen_where_nobody_may_write_beside_the_ledger(beside, seen):
     """A unit may only read outside its own directories: a new queue began, as if there were
-    none. Beside a -wal the file alone is not the whole ledger."""
+    none. Beside one of these the file alone is not the whole ledger."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         os.chmod(directory, 0o755)
         path = Path(directory, "ledger.sqlite")
@@ -25,8 +27,7 @@ def test_jobs_are_seen_where_nobody_may_write_beside_the_ledger(has_wal, seen):
             ledger.execute("CREATE TABLE jobs (state, finished)")
             ledger.execute("INSERT INTO jobs VALUES ('pending', NULL)")
             ledger.commit()
-        if has_wal:
-            path.with_name("ledger.sqlite-wal").touch()
+        path.with_name(f"ledger.sqlite{beside}").touch()
 
         def look(descriptor):
             become(12345, 12345, ())
