@@ -26,8 +26,9 @@ DAY_S = 86400
 REFUSED = "user"  # a phase; for closed accounts it begins with ACCOUNT
 ACCOUNT = "account."
 # A verdict that is no fault: the order's user has left these groups. An LBM that asked the user
-# database a little earlier names them still.
-LEFT, LEFT_MAX = "left ", 32
+# database a little earlier names them still. It counts only for a user who was allowed these groups
+# so lately; else they never were theirs.
+LEFT, LEFT_MAX, LATELY_S = "left ", 32, 120.0
 BY_KEEPER = ("users.allow", "users.allow_root", "users.min_uid")  # fixed when the keeper is started
 
 
@@ -106,6 +107,7 @@ class Gate:
         self.lbm_uid = int(lbm_uid)
         self.spool = os.fsencode(spool)
         self._known: TimedCache[tuple[int, ...], str] = TimedCache(KNOWN_S)
+        self._allowed: TimedCache[tuple[int, ...], str] = TimedCache(LATELY_S)
 
     @property
     def lbm_gid(self) -> int:
@@ -138,8 +140,12 @@ class Gate:
         """Returns whether to look again now, while the last answer still counts."""
         return self._known.age_s(user, now_s) > AGING_S
 
-    def learn(self, user: tuple[int, ...], fault: str, now_s: float) -> None:
-        self._known.put(user, fault, now_s)
+    def learn(self, user: tuple[int, ...], verdict: str, now_s: float) -> None:
+        if verdict.startswith(LEFT) and self._allowed.get(user, now_s) is None:
+            verdict = REFUSED
+        if not verdict:
+            self._allowed.put(user, verdict, now_s)
+        self._known.put(user, verdict, now_s)
 
     def look(self, user: tuple[int, ...]) -> str:
         """Returns the phase at which an order for this user fails, "" if it does not, or LEFT and

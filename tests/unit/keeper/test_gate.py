@@ -6,7 +6,7 @@ import pytest
 
 from lbd.config.access import UsersConfig
 from lbd.keeper import gate as gate_module
-from lbd.keeper.gate import LEFT, LEFT_MAX, REFUSED, Gate, as_allowed, pack_gate
+from lbd.keeper.gate import LATELY_S, LEFT, LEFT_MAX, REFUSED, Gate, as_allowed, pack_gate
 from lbd.keeper.run_as import LocalUser, Standing
 from lbd.keeper.user_lookups import ANSWER_BYTES
 
@@ -32,6 +32,18 @@ def test_a_user_has_no_group_that_they_have_left(gate, user, verdict, becomes):
     assert gate.look(user) == verdict
     allowed, fault = as_allowed(user, verdict)
     assert (allowed if not fault else None) == becomes
+
+
+def test_a_group_that_an_lbm_makes_up_is_refused(gate, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    user, left = (1002, 1002, 1002, 27), f"{LEFT}27"
+    gate.learn(user, left, 100.0)
+    assert gate.verdict(user, 100.0) == REFUSED
+    gate.learn(user, "", 140.0)
+    gate.learn(user, left, 165.0)
+    assert gate.verdict(user, 165.0) == left
+    gate.learn(user, left, 165.0 + LATELY_S)
+    assert gate.verdict(user, 165.0 + LATELY_S) == REFUSED
 
 
 def test_an_answer_has_room_for_all_groups_that_somebody_may_have_left():
