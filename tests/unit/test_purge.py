@@ -62,3 +62,17 @@ def test_that_of_the_usual_ledger_goes_and_the_ledger_stays(purge, state, is_the
         assert [path.name for path in state.iterdir()] == ["ledger.sqlite"]
     else:
         assert (said, state.exists()) == ("", False)
+
+
+def test_what_has_just_been_removed_is_not_named_to_be_removed(purge, state, tmp_path):
+    """`rm` complained that there is no such directory."""
+    debconf = tmp_path / "root/usr/share/debconf/confmodule"
+    debconf.parent.mkdir(parents=True)
+    debconf.write_text(
+        "db_input() { :; }; db_go() { :; }; db_purge() { :; }; db_get() { RET=true; }"
+    )
+    ledger = tmp_path / "ledger.sqlite"
+    ledger.touch()
+    (state / "ledger.last").write_text(str(ledger))
+    assert purge().endswith(f"authority and queue for good: rm -r {ledger}*\n")
+    assert not state.exists()
