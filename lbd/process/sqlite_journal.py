@@ -12,6 +12,8 @@ import sqlite3
 from pathlib import Path
 
 STEP_BYTES = 4096  # of the index, as SQLite writes to it
+# Ends of the names of files beside a database, which SQLite would apply to whatever file it finds.
+BESIDE = "-wal", "-shm", "-journal"
 
 
 def set_journal(database: sqlite3.Connection, path: Path) -> None:

@@ -29,6 +29,7 @@ from lbd.errors import ConfigError, LbdError
 from lbd.lbm.paths import IDS_RESERVED, reserve_at_least
 from lbd.lbm.usage.gaps import note_restored
 from lbd.model import target_of
+from lbd.process.sqlite_journal import BESIDE
 from lbd.trust.enrol import enrol
 from lbd.trust.files import host_files, make_private_dir, opened, read, write_private
 
@@ -154,7 +155,7 @@ def placed(
 
 def place_ledger(source: Path, to: Path) -> None:
     """Raises ConfigError, OSError."""
-    for beside in ("-wal", "-shm", "-journal"):  # those of the previous ledger
+    for beside in BESIDE:  # those of the previous ledger
         to.with_name(to.name + beside).unlink(missing_ok=True)
     place(source, to, gives=True)
 

@@ -24,7 +24,7 @@ from lbd.lbm.usage.reading import BUSY_S, FULL, open_to_read, with_logarithm
 from lbd.lbm.usage.record import CHECKPOINT, Usage
 from lbd.lbm.usage.room import PAGE_BYTES, drop_oldest, is_own_limit, keep_shares, pages_of
 from lbd.process.disk_space import is_full
-from lbd.process.sqlite_journal import set_journal
+from lbd.process.sqlite_journal import BESIDE, set_journal
 
 log = logging.getLogger("lbd.lbm")
 
@@ -180,7 +180,7 @@ class UsageStore:
 
     def _drop_log(self) -> None:
         """Removes the log or journal, which SQLite would apply to whatever file it finds."""
-        for suffix in ("-wal", "-shm", "-journal"):
+        for suffix in BESIDE:
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
 
     def let_go(self, problem: Exception) -> None:
