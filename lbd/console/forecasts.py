@@ -93,17 +93,18 @@ def end_time(one: Json, clock: Clock) -> str:
     if math.isnan(left_s):
         return ""
     left_s = max(LEAST_S, left_s)
-    mark = "" if number(one, "expected_from") >= COMPARABLE or left_s < 1 else "~"
+    ends = one.get("expected_end_90")
+    within = None
+    if isinstance(ends, list):
+        within = [max(LEAST_S, float(at) - clock.now_s) for at in ends]
+    mark = guess_mark(one, left_s, within, "expected_from")
     found = f"in {about(left_s, mark) if mark else f'about {forecast(left_s)}'}"
-    if left_s < 1:
+    if left_s < 1 and not mark:
         found = "in less than 1s"
     if one.get("takes_turns"):
         found += " if no other jobs come"
-    ends = one.get("expected_end_90")
-    if not isinstance(ends, list):
-        return found
-    within = interval_text([max(LEAST_S, float(at) - clock.now_s) for at in ends])
-    return found if within == "<1s" else f"{found}, likely {within}"
+    likely = interval_text(within) if within is not None else "<1s"
+    return found if likely == "<1s" else f"{found}, likely {likely}"
 
 
 def truth_phrase(one: Json) -> str:

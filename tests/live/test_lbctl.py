@@ -94,7 +94,7 @@ def test_a_change_names_the_hosts_that_have_it(lab):
     assert changed.stdout == "lim.min_gain = 0.3\n"
     assert changed.stderr == (
         "lbctl: lim.min_gain 0.1 → 0.3 on 3 of 3 hosts; "
-        "it ends only when no LIM of the cluster runs any more; --save keeps it\n"
+        "on trial until --reset, or until no LIM of the cluster runs any more; --save keeps it\n"
     )
     for host in lab.hosts:  # at once: that is what it said
         assert lab.lbctl_json(host, "param", "min_gain")["value"] == 0.3

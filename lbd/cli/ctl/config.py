@@ -374,9 +374,10 @@ def sign_again(daemons: Daemons, replaced: str) -> None:
     if not signer or (signer != replaced and not is_revoked):
         return
     own = daemons.config.host.name
-    why = "is revoked" if is_revoked else "must be replaced"
-    is_old = signer == own or "old certificate" in text(found, "doubt")
-    why = f"with an old certificate of {signer}" if is_old else f"by {signer}, which {why}"
+    why = f"by {signer}, to which this token gives a new certificate"
+    if is_revoked:
+        is_old = signer == own or "old certificate" in text(found, "doubt")
+        why = f"with an old certificate of {signer}" if is_old else f"by {signer}, which is revoked"
     try:
         daemons.lim({"op": "settings", "sign": True}, FORWARD_TIMEOUT_S)
         done = f"now signed by {own}; see `lbctl config show --changed`"

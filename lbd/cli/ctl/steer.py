@@ -25,7 +25,7 @@ POLL_S = 0.5
 SILENT_S = 2.0  # then it says what it waits for
 UNKNOWN_S = 30.0  # so long it may be unknown what runs on a host, as when daemons are restarted
 SAVED_LATER = "tried again until it is; a restart of the LIM here before that may undo it"
-UNTIL = "it ends only when no LIM of the cluster runs any more"
+UNTIL = "on trial until --reset, or until no LIM of the cluster runs any more"
 MISSING_SHOWN = 10  # hosts named in the message
 
 

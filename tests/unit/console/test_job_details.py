@@ -99,8 +99,12 @@ BY = "forecast by ended runs of the same commands"
             ["ends     in about 34s: 8 of 22 tasks have ended, without the 2 held", BY],
         ),
         (
-            {"expected_end": 1099.0, "expected_end_90": [1090.0, 1101.0]},
-            ["ends     in less than 1s, likely up to 1.0s: 8 of 24 tasks have ended", BY],
+            {"expected_end": 1099.0, "expected_end_90": [1090.0, 1123.0]},
+            ["ends     in ~1s, likely up to 23s: 8 of 24 tasks have ended", BY],
+        ),
+        (
+            {"expected_end": 1099.0, "expected_end_90": [1090.0, 1123.0], "expected_from": 20},
+            ["ends     in less than 1s, likely up to 23s: 8 of 24 tasks have ended", BY],
         ),
         (
             {"expected_end": 1100.3, "expected_end_90": [1100.1, 1100.9]},

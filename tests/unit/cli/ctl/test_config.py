@@ -357,7 +357,16 @@ REVOKED = {"signed_by": "h2", "doubt": "h2, which signed them, is revoked"}
 @pytest.mark.parametrize(
     ("settings", "replaced", "says"),
     [
-        ({"signed_by": "h2"}, "h2", "signed by h2, which must be replaced: now signed by h1;"),
+        (
+            {"signed_by": "h2"},
+            "h2",
+            "signed by h2, to which this token gives a new certificate: now signed by h1;",
+        ),
+        (
+            {"signed_by": "h1"},
+            "h1",
+            "signed by h1, to which this token gives a new certificate: now signed by h1;",
+        ),
         (REVOKED, "h4", "signed by h2, which is revoked: now signed by h1;"),
         (
             {**REVOKED, "signed_by": "h1"},

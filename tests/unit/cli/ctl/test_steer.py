@@ -24,8 +24,8 @@ def test_a_change_is_reported_with_its_hosts_and_how_long_it_lasts(daemon, capsy
     ):
         assert lbctl.main(words) == 0
         said = (
-            f"lbctl: {change} on 2 of 3 hosts; it ends only when no LIM of the cluster runs any "
-            "more; --save keeps it\n"
+            f"lbctl: {change} on 2 of 3 hosts; on trial until --reset, or until no LIM of the "
+            "cluster runs any more; --save keeps it\n"
             "lbctl: not confirmed by h3: they will take it when they are heard again\n"
         )
         assert capsys.readouterr() == (out, said)
@@ -68,7 +68,7 @@ def test_a_value_that_was_in_force_already_is_no_change(daemon, capsys):
     daemon("lim", algorithm={"algorithm": "GLOBAL", "was": "GLOBAL", **where})
     assert lbctl.main(["algorithm", "GLOBAL"]) == 0
     said = capsys.readouterr().err
-    assert said.startswith("lbctl: algorithm was already GLOBAL on 3 of 3 hosts; it ends only")
+    assert said.startswith("lbctl: algorithm was already GLOBAL on 3 of 3 hosts; on trial until")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,8 @@ def test_a_change_names_the_hosts_that_are_down(daemon, capsys, missing, down, s
         (
             ["NOLB"],
             "LOWEST",
-            "it ends only when no LIM of the cluster runs any more; then the saved LOWEST applies",
+            "on trial until --reset, or until no LIM of the cluster runs any more; "
+            "then the saved LOWEST applies",
         ),
     ],
 )
