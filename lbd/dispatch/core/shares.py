@@ -70,7 +70,8 @@ class Shares:
     users: dict[str, Use] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)  # running jobs, by limited name
     arrays: dict[int, int] = field(default_factory=dict)  # running tasks, by limited array
-    has_room: bool = False  # a task of a limited array has ended: another may start anywhere
+    # The limited arrays and names of which a task or job has ended: another may start anywhere.
+    freed: set[int | str] = field(default_factory=set)
     limits: bool = field(init=False)  # whether any job may be passed over because of limits
     counts: bool = field(init=False)  # whether users' shares must be tracked
     _one_flow: bool = field(init=False)
@@ -94,6 +95,14 @@ class Shares:
         if job.at_once and self.arrays.get(job.array, 0) >= job.at_once:
             return True
         return self.limits and bool(self.obstacle(job))
+
+    def full(self, job: QueuedJob) -> int | str | None:
+        """Returns the array or name that has as many running as its limit; None if neither has. No
+        job of its flow may start until it is in `freed`."""
+        if job.at_once and self.arrays.get(job.array, 0) >= job.at_once:
+            return job.array
+        limit = self.name_limit(job.name)
+        return job.name if limit and self.names.get(job.name, 0) >= limit else None
 
     def at(self, now_s: float) -> None:
         """Sets the time of the event that is being handled."""
@@ -132,7 +141,7 @@ class Shares:
 
     def gave(self, job: QueuedJob, slots: int) -> None:
         if job.at_once:
-            self.has_room = True
+            self.freed.add(job.array)
             self.arrays[job.array] -= 1
             if not self.arrays[job.array]:
                 del self.arrays[job.array]
@@ -144,6 +153,8 @@ class Shares:
         use.mean, use.at_s = self._mean(use), self.now_s
         use.slots += slots
         if self.name_limit(job.name):
+            if jobs < 0:
+                self.freed.add(job.name)
             self.names[job.name] = self.names.get(job.name, 0) + jobs
             if not self.names[job.name]:
                 del self.names[job.name]

@@ -9,7 +9,7 @@ has the place it started from. One file because a line and its groups are read i
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace, merge
 from itertools import chain, islice
@@ -102,6 +102,40 @@ PASSED_MIN = 64  # jobs that started from behind others before what they left in
 NARROW = 100  # flows skipped in a row because they need more slots than their user has left
 
 
+class Resting:
+    """The flows of a line whose array or name is at its limit, and their turns. They are not looked
+    at until it is below: as many may rest as jobs run."""
+
+    def __init__(self) -> None:
+        self._by_limit: dict[int | str, set[Flow]] = {}
+        self._turns: dict[Flow, Turn] = {}
+        self._of_users: dict[str, list[Turn]] = {}  # heaps; some turns are outdated
+
+    def __contains__(self, flow: Flow) -> bool:
+        return flow in self._turns
+
+    def heaps(self) -> Iterable[list[Turn]]:
+        return self._of_users.values()
+
+    def add(self, limit: int | str, turn: Turn) -> None:
+        flow = turn[-1]
+        self._by_limit.setdefault(limit, set()).add(flow)
+        self._turns[flow] = turn
+        turns = self._of_users.setdefault(flow.user, [])
+        heappush(turns, turn)
+        if len(turns) > 2 * len(self._turns) + SPARE_TURNS:
+            turns[:] = [one for one in self._turns.values() if one[-1].user == flow.user]
+            heapify(turns)
+
+    def wake(self, limits: Iterable[int | str]) -> list[Turn]:
+        """Returns the turns of the flows that wait for these."""
+        flows = [flow for one in limits for flow in self._by_limit.pop(one, ())]
+        return [turn for flow in flows if (turn := self._turns.pop(flow, None)) is not None]
+
+    def discard(self, flow: Flow) -> None:
+        self._turns.pop(flow, None)
+
+
 class Waiting:
     """One line. A job that left other than by `take` is skipped when met: its `line` differs.
 
@@ -113,6 +147,7 @@ class Waiting:
         self.jobs = 0
         self.slots = 0  # that the jobs need
         self.work_s = 0.0  # estimated
+        self.looks = 0  # at users and flows, by `head`
         self._shares = shares
         self._backlog = backlog
         self._flows: dict[Flow, Heap] = {}
@@ -120,14 +155,10 @@ class Waiting:
         # The turns of the flows in this line, by user. Each array with a limit (`--array 1-9%2`)
         # has its own flow, so only the first flows are considered.
         self._turns: dict[str, list[Turn]] = {}
-        self._noted: dict[Flow, Turn] = {}  # of these, the valid ones
+        self._noted: dict[Flow, Turn] = {}  # the valid ones of these, and of those at rest
+        self._resting = Resting()
         self._passed: dict[Flow, int] = {}  # jobs that started from behind others, since a sweep
         self._left: dict[Flow, int] = {}  # items without waiting jobs that a look passed over
-
-    @property
-    def users(self) -> int:
-        """How many users `head` compares, where users matter."""
-        return len(self._turns)
 
     def add(self, registered: Registered) -> None:
         flow = self._shares.flow(registered.kind)
@@ -180,6 +211,11 @@ class Waiting:
                     best, first = rank, registered
         return first
 
+    def wake(self, freed: Iterable[int | str]) -> None:
+        """Looks again at what waits for these arrays and names."""
+        for turn in self._resting.wake(freed):
+            heappush(self._turns.setdefault(turn[-1].user, []), turn)
+
     def _return_arrays(self) -> None:
         returning = self._shares.targets.returning
         for (flow, array), group in list(self._groups.items()):
@@ -192,10 +228,11 @@ class Waiting:
 
     def _next_of(self, user: str) -> tuple[Registered, Turn] | None:
         """Returns whose turn it is among one user's jobs, or all jobs where users do not matter.
-        Few flows are passed over: those at a limit, no more than there are running jobs, and those
-        that need more slots than their user has left."""
+        Those whose array or name is at its limit rest; few others are passed over: those that have
+        enough for a target, or need more slots than their user has left."""
         shares, turns, passed, found = self._shares, self._turns[user], list[Turn](), None
         left, narrow = shares.slots_left(user), 0
+        self.looks += 1
         while turns and found is None and narrow < NARROW and left > 0:
             turn = turns[0]
             front = self._note(turn[-1]) if self._noted.get(turn[-1]) == turn else None
@@ -203,10 +240,14 @@ class Waiting:
                 if turns[:1] == [turn]:  # unless all outdated ones have been removed
                     heappop(turns)
             elif shares.passes_over and shares.bars(front.kind):
-                passed.append(heappop(turns))
-                narrow += front.kind.slots > left
+                if (limit := shares.full(front.kind)) is not None:
+                    self._resting.add(limit, heappop(turns))
+                else:
+                    passed.append(heappop(turns))
+                    narrow += front.kind.slots > left
             else:
                 found = front, turn
+        self.looks += 2 * len(passed)
         for turn in passed:
             heappush(turns, turn)
         if not turns:
@@ -219,10 +260,12 @@ class Waiting:
             turn = -flow.priority, self._flows[flow][0][0], flow
             if self._noted.get(flow) != turn:
                 self._noted[flow] = turn
+                self._resting.discard(flow)
                 turns = self._turns.setdefault(flow.user, [])
                 heappush(turns, turn)
                 if len(turns) > 2 * len(self._noted) + SPARE_TURNS:
-                    turns[:] = [one for one in self._noted.values() if one[-1].user == flow.user]
+                    valid = (one for one in self._noted.values() if one[-1].user == flow.user)
+                    turns[:] = [one for one in valid if one[-1] not in self._resting]
                     heapify(turns)
         return front
 
@@ -361,7 +404,8 @@ class Waiting:
 
     def _in_turn_of_flows(self, new: QueuedJob | None, over_time: bool) -> Iterator[Source[Waiter]]:
         """Yields the flows in the order of their first turns."""
-        turns = (in_order(one[:] if over_time else one) for one in self._turns.values())
+        heaps = chain(self._turns.values(), self._resting.heaps())
+        turns = (in_order(one[:] if over_time else one) for one in heaps)
         last: Turn | None = None
         for turn in merge(*turns):
             priority, place, flow = turn
@@ -431,6 +475,7 @@ class Waiting:
                 return item
             heappop(heap)
         del self._flows[flow]
+        self._resting.discard(flow)
         self._noted.pop(flow, None)
         self._passed.pop(flow, None)
         return None

@@ -17,6 +17,7 @@ from lbd.text.units import duration_text
 CANCELLED_EARLY = "cancelled before it ran"
 UNRECORDED = (ENDED_UNRECORDED, OVER_UNRECORDED)
 FOREIGN_NAMED = 8
+ID_LENGTH_MAX = 100
 
 
 def name_of(job: pb.JobInfo) -> str:
@@ -268,8 +269,8 @@ def present(
 def acted_json(reply: pb.ActReply) -> Json:
     """What came of an order. `failed` is empty from an older dispatcher, whatever the `errors`."""
     done = list(reply.done_ids) or [str(number) for number in reply.done]
-    return {
-        "done": [int(one) if one.isdecimal() else one for one in done],
+    return {  # ids as long as none has are a lying dispatcher's
+        "done": [int(one) if one.isdecimal() else one for one in done if len(one) <= ID_LENGTH_MAX],
         "errors": list(reply.errors),
         "failed": [{"ids": list(one.ids), "error": one.error} for one in reply.failures],
         "still_open": dict(reply.still_open),

@@ -23,6 +23,7 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -287,14 +288,18 @@ class GangRoom:
             ((at_s, entry) for at_s, entry in bounds if now_s < at_s < math.inf), key=itemgetter(0)
         )
         free = server.free
-        places = [(-math.inf, order)] * server.now(job, free)
+        # A host may claim any room, but the gang needs no more of it than for all of its tasks.
+        places = [(-math.inf, order)] * min(job.gang, server.now(job, free))
         for count, (at_s, entry) in enumerate(ends, 1):
             free += entry.slots
+            if len(places) >= job.gang:
+                break
             facts = None
             if job.needs:
                 facts = server.facts_when(one.job.needs for _, one in ends[:count])
-            places += [(at_s, order)] * (server.now(job, free, facts) - len(places))
-        most = server.at_once(job, server.free + server.used)
+            now = min(job.gang, server.now(job, free, facts))
+            places += [(at_s, order)] * (now - len(places))
+        most = min(job.gang, server.at_once(job, server.free + server.used))
         places += [(math.inf, order)] * (most - len(places))
         return HostRoom(ends, places, ends[0][0] if ends else math.inf)
 
@@ -337,9 +342,8 @@ class GangRoom:
         count = sum(max(0, one.free) // job.slots for one in servers)
         if count < job.gang or self.obstacle(job):
             return None
-        plan = self.plan(servers, now_s)
-        if parked is self.front:
-            plan = None  # what is kept is kept for this one
+        # What is kept for the front one is its own.
+        plan = self.plan(servers, now_s) if parked is not self.front else None
         suitable = (server for server in servers if server.suits(job))
         free = [
             (
@@ -357,20 +361,38 @@ def assigned(
     tasks: Sequence[Entry], free: Sequence[tuple[Server, int]]
 ) -> Mapping[JobId, Server] | None:
     """Assigns the tasks to these servers, each with its room for tasks: one to each, lowest load
-    first, then a second one. None if there is no room for all."""
-    ranked = sorted((s.load, order, count) for order, (s, count) in enumerate(free))
-    turns = range(max((count for _, _, count in ranked), default=0))
-    places = [free[order][0] for turn in turns for _, order, count in ranked if count > turn]
-    if len(places) < len(tasks):
+    first, then a second one. None if there is no room for all. A host may claim any room, so its
+    places are counted, not written down."""
+    counts = [min(count, len(tasks)) for _, count in free]
+    if sum(counts) < len(tasks):
         return None
     tasks = sorted(tasks, key=lambda one: (one.job.array_index or 0, one.number))
-    if len({(one.job.only, one.job.barred) for one in tasks}) == 1:
-        return {one.id: place for one, place in zip(tasks, places, strict=False)}
-    # Some hosts cannot start some of the tasks: the task with the least choice goes first.
+    # By kind of task, the hosts that can start it: not all can, where tasks differ.
+    kinds = {(one.job.only, one.job.barred): one.job for one in tasks}
+    able = {
+        kind: [
+            n for n, (server, _) in enumerate(free)
+            if counts[n] and (len(kinds) == 1 or server.suits(job))
+        ]
+        for kind, job in kinds.items()
+    }  # fmt: skip
+    choice = {kind: sum(counts[n] for n in hosts) for kind, hosts in able.items()}
+    turns = [0] * len(free)  # tasks that each has got
+    ahead = {kind: [(0, free[n][0].load, n) for n in hosts] for kind, hosts in able.items()}
+    for heap in ahead.values():
+        heapify(heap)
     found: dict[JobId, Server] = {}
-    for one in sorted(tasks, key=lambda one: sum(place.suits(one.job) for place in places)):
-        fit = next((at for at, place in enumerate(places) if place.suits(one.job)), None)
-        if fit is None:
+    # The task with the least choice goes first.
+    for one in sorted(tasks, key=lambda one: choice[one.job.only, one.job.barred]):
+        heap = ahead[one.job.only, one.job.barred]
+        while heap and heap[0][0] < turns[n := heap[0][2]]:  # others have got that turn
+            if turns[n] < counts[n]:
+                heapreplace(heap, (turns[n], free[n][0].load, n))
+            else:
+                heappop(heap)
+        if not heap:
             return None
-        found[one.id] = places.pop(fit)
+        n = heap[0][2]
+        turns[n] += 1
+        found[one.id] = free[n][0]
     return found

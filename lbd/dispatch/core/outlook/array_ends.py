@@ -78,7 +78,7 @@ def end_of(
 
 
 def rounds_known(forecast: Forecast, job: QueuedJob, ended: int, played: Played) -> float:
-    """Returns how many rounds of the array's tasks have ended, if nothing like them has before, else
+    """Returns how many rounds of the array's tasks have ended if nothing like them has before, else
     infinity: of those that began together, the shortest end first."""
     near = forecast.queues.run_times.nearest(job)
     running = sum(one.array == job.array for one in played.line.runs)

@@ -1,5 +1,7 @@
 """Gangs whose tasks need more from their hosts than slots."""
 
+import pytest
+
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.gangs.gang_room import assigned
 from lbd.dispatch.core.records import Begin
@@ -130,6 +132,21 @@ def test_a_job_that_does_not_need_the_reserved_resource_may_stay_longer():
     table.submit(needs=Needs((("gpu", 3),)), limit_s=50.0)
     assert table.gang(1, needs=BOTH) == []
     assert len(table.submit(needs=GPU)) == 1  # at 50 s four are free: two reserved, two left
+
+
+@pytest.mark.parametrize("barred", [frozenset(), frozenset({H2})])
+def test_the_places_of_a_host_that_claims_any_number_are_counted_not_written_down(barred):
+    """A host with 65,535 slots made each gang's start cost 5 ms, and 12 s where it was barred for
+    one of a thousand tasks."""
+    queue = Queue()
+    for name in ("h1", "h2", "h3"):
+        queue.host(name, 1)
+    h1, h2, h3 = queue.queues.servers[1]
+    jobs = [QueuedJob(JobId(str(n)), barred=barred if n == 3 else frozenset()) for n in range(4)]
+    tasks = [Entry(job, n, 0.0, 1) for n, job in enumerate(jobs)]
+    placed = assigned(tasks, [(h1, 1), (h2, 10**15), (h3, 1)])
+    where = [placed[job.id].name for job in jobs]
+    assert where == (["h2", "h3", "h2", "h1"] if barred else ["h1", "h2", "h3", "h2"])
 
 
 def test_the_task_with_the_fewest_options_chooses_first():
