@@ -19,7 +19,7 @@ from lbd.text.units import show_duration, show_size
 
 NONE = "–"
 NEAR_DAYS = 6
-SLOWDOWN = "waiting of all kinds ÷ CPU time, so high for what mostly sleeps"
+SLOWDOWN = "the time not spent computing ÷ CPU time; high for what mostly sleeps"
 DAY_S = 86400.0
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 

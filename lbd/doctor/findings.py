@@ -44,7 +44,7 @@ from lbd.doctor.queue_settings import queue_settings
 from lbd.doctor.this_host import host_checks, keeper_state, keeper_users, lbsh_checks, owner_seen
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import ask
-from lbd.local.own_lab import start_in_lab
+from lbd.local.own_lab import own_lab_advice, start_in_lab
 from lbd.local.starting import how_to_start
 from lbd.process import last_words
 from lbd.process.own_addresses import is_elsewhere
@@ -247,8 +247,10 @@ def absent(name: str, daemons: Daemons, daemon: str, problem: LbdError) -> Check
     if why := last_words.read(daemons.config.host.runtime_dir, daemon):
         fix = fix_before_start(daemon, why, daemons.config.host.address, start)
         return Check(name, FAULT, f"not running: {why}", fix)
-    says = f"{path} is stale" if path.exists() else f"no {path}"
-    return Check(name, FAULT, f"not running: {says}", start)
+    says, lab = f"{path} is stale", ""
+    if not path.exists():
+        says, lab = f"no {path}", own_lab_advice(daemons.config.host.runtime_dir)
+    return Check(name, FAULT, f"not running: {says}", lab or start)
 
 
 def fix_before_start(daemon: str, why: str, address: str, start: str) -> str:

@@ -132,7 +132,9 @@ def test_a_token_for_the_host_that_signed_the_cluster_settings_has_them_signed_a
     tls_lab.run("h2", *change, check=True)
     tls_lab.wait_until(lambda: signer().startswith("h2"), "h1 has them")
     done = tls_lab.run("h1", "lbctl", "token", "create", "h2", check=True)
-    assert "were signed by h2, to which this token gives a new certificate: now signed" in done.stderr
+    assert (
+        "were signed by h2, to which this token gives a new certificate: now signed" in done.stderr
+    )
     assert signer().startswith("h1")
     again = tls_lab.run("h1", "lbctl", "token", "create", "h2", check=True)
     assert "signed" not in again.stderr

@@ -36,6 +36,15 @@ def test_without_last_words_it_is_to_be_started(daemons):
     assert (check.says, check.fix) == (f"not running: no {daemons.socket('lbm')}", start(daemons))
 
 
+def test_who_has_a_lab_is_told_how_to_act_from_it(daemons, monkeypatch):
+    """It was to be started, by somebody who had opened a second terminal."""
+    advice = 'a lab of yours is running; type: eval "$(lbd lab env h1)"'
+    monkeypatch.setattr("lbd.doctor.findings.own_lab_advice", lambda runtime_dir: advice)
+    assert found(daemons).fix == advice
+    daemons.socket("lbm").touch()
+    assert found(daemons).fix == start(daemons)
+
+
 def test_what_kept_it_from_starting_is_to_be_corrected_first(daemons):
     why = "host.state_dir /var/lib/lbd: cannot be written by this user"
     last_words.leave(daemons.config.host.runtime_dir, "lbm", why)

@@ -357,16 +357,8 @@ REVOKED = {"signed_by": "h2", "doubt": "h2, which signed them, is revoked"}
 @pytest.mark.parametrize(
     ("settings", "replaced", "says"),
     [
-        (
-            {"signed_by": "h2"},
-            "h2",
-            "signed by h2, to which this token gives a new certificate: now signed by h1;",
-        ),
-        (
-            {"signed_by": "h1"},
-            "h1",
-            "signed by h1, to which this token gives a new certificate: now signed by h1;",
-        ),
+        ({"signed_by": "h2"}, "h2", "by h2, to which this token gives a new certificate: now"),
+        ({"signed_by": "h1"}, "h1", "by h1, to which this token gives a new certificate: now"),
         (REVOKED, "h4", "signed by h2, which is revoked: now signed by h1;"),
         (
             {**REVOKED, "signed_by": "h1"},
@@ -383,7 +375,7 @@ REVOKED = {"signed_by": "h2", "doubt": "h2, which signed them, is revoked"}
         (REVOKED | {"refuses": True}, "h4", "hosts that join will not accept them: h1 may not"),
     ],
 )
-def test_settings_that_a_new_host_would_reject_are_signed_again(
+def test_settings_that_a_new_host_rejects_are_signed_again(
     daemon, capsys, settings, replaced, says
 ):
     def answer(question):
@@ -393,8 +385,7 @@ def test_settings_that_a_new_host_would_reject_are_signed_again(
 
     lim = daemon("lim", settings=answer)
     sign_again(Daemons(load()), replaced)
-    said = capsys.readouterr().err
-    assert says in said if says else said == ""
+    assert capsys.readouterr().err.count(says or "signed") == bool(says)
     assert [bool(one.get("sign")) for one in lim.asked] == [False, True] if says else [False]
 
 
