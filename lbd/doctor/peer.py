@@ -93,8 +93,8 @@ def peer(item: Json, row: Json) -> Iterator[Check]:
         yield Check(name, WARN, f"runs lbd {version}, this host {__version__}", fix)
     if abs(skew_s) > CLOCK_SKEW_MAX_S:
         fix = (
-            "compare `date` on both, and run chrony or ntpd there: make on shared files, and "
-            "certificates, depend on the clock"
+            "compare `date` on both, and run chrony or ntpd where it is wrong: make on shared "
+            "files, and certificates, depend on the clock"
         )
         way = "ahead of" if skew_s > 0 else "behind"
         yield Check(name, FAULT, f"its clock is {duration_text(abs(skew_s))} {way} ours", fix)

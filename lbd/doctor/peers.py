@@ -206,6 +206,9 @@ def ports(
             elif why:
                 fix = f"open TCP port {target.rpartition(':')[2]} of {name} in the firewall"
                 yield Check(f"peer {name} LBM", FAULT, f"{target} is closed: {why}", fix)
+            elif text(rows.get(name, {}), "why_closed") == WORDS[Closed.NO_KEEPER]:
+                fix = fix_of(WORDS[Closed.NO_KEEPER], name)
+                yield Check(f"peer {name} keeper", FAULT, WORDS[Closed.NO_KEEPER], fix)
 
 
 def authority(daemons: Daemons) -> Iterator[Check]:
@@ -376,7 +379,7 @@ def fix_of(why: str, host: str) -> str:
         return "create an account with the same name there"
     if why in (WORDS[Closed.NO_LBM], WORDS[Closed.STARTING]):
         return f"on {host}, {START}"
-    if why == WORDS[Closed.NO_KEEPER]:
+    if why in (WORDS[Closed.NO_KEEPER], "the keeper is not connected"):
         return f"on {host}, {START_KEEPER}"
     if why == NOT_HEARD_YET:
         return "wait some seconds and try again: the LIM here or there has just started"

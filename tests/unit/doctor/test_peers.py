@@ -234,3 +234,15 @@ def test_the_port_of_an_lbm_without_a_certificate_is_closed_although_it_runs(
     (found,) = ports(Daemons(Config()), {"h2": {"why_closed": WORDS[closed]}}, ())
     assert ("lbctl restart" in found.fix) == (closed is Closed.ALONE)
     assert ("no LBM is listening" in found.says) == (closed is not Closed.ALONE)
+
+
+def test_every_host_names_a_keeper_that_does_not_run(monkeypatch) -> None:
+    """Only `lbctl status` did, and to users the fix was to see `lbctl explain`."""
+    known = [{"name": name, "lbm": "127.0.0.1:1", "state": "up"} for name in ("h2", "h3")]
+    monkeypatch.setattr(Daemons, "lim", lambda *_: {"peers": known})
+    monkeypatch.setattr("lbd.doctor.peers.closed", lambda _: "")
+    rows = {"h2": {"why_closed": WORDS[Closed.NO_KEEPER]}, "h3": {}}
+    (found,) = ports(Daemons(Config()), rows, ())
+    assert (found.name, found.state) == ("peer h2 keeper", FAULT)
+    assert found.fix.startswith("on h2, as root: `systemctl start lbd-keeper`")
+    assert fix_of("the keeper is not connected", "h2") == found.fix
