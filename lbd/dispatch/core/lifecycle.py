@@ -358,7 +358,7 @@ class Lifecycle:
         if not leased:
             raise Inapplicable(f"job {job} is already pending")
         if not live.job.may_restart:
-            raise LbdError(f"job {job} was submitted with --no-restart")
+            raise LbdError(f"job {job} was submitted with --no-restart: submit it again instead")
         if (gang := self.gangs.of(live.job)) is not None and not gang.is_whole:
             ended = f"{gang.size - len(gang.tasks)} of the {gang.size} jobs of its gang have ended"
             raise LbdError(f"job {job}: {ended}; kill the others, then requeue all of them")

@@ -128,6 +128,8 @@ def why_not_begun(found: list[Json]) -> Iterator[str]:
         why = next((f": {reason}" for one in ended if (reason := text(one, "reason"))), "")
         again = any(number(one, "attempt") > 1 for one in ended)
         did_not = "did not run, or not again" if again else "never ran"
+        if all(text(one, "state") == "lost" for one in ended):  # it may have begun unseen
+            did_not = "were lost" if len(ended) > 1 else "was lost"
         yield f"{len(ended)} of these tasks {did_not}{why}"
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from lbd.cli import lbctl
 from lbd.cli.ctl.jobs import logs, queued_jobs
+from lbd.cli.ctl.jobs.logs import why_not_begun
 from lbd.local import json_socket
 from lbd.local.json_socket import SEVERAL
 from tests.unit.cli.canned import JOB
@@ -157,6 +158,13 @@ def test_failed_tasks_that_never_ran_do_not_look_as_if_their_host_were_away(daem
     assert lbctl.main(["logs", "--failed", "5"]) == 0
     said = f"lbctl: 3 of these tasks did not run, or not again: {reason}\n"
     assert capsys.readouterr() == ("", said)
+
+
+def test_tasks_that_were_lost_unseen_are_not_said_to_have_never_run():
+    reason = "contact with h3 was lost; it may have run in part and is not restartable"
+    lost = {**JOB, "id": "5_1", "state": "lost", "started": None, "attempt": 1, "reason": reason}
+    assert [*why_not_begun([lost])] == [f"1 of these tasks was lost: {reason}"]
+    assert [*why_not_begun([lost, lost])] == [f"2 of these tasks were lost: {reason}"]
 
 
 def test_the_outputs_of_an_array_are_shown_one_after_the_other(daemon, capfdbinary, monkeypatch):
