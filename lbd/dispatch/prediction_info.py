@@ -8,7 +8,7 @@ from lbd.dispatch.core.malleable.prospects import Answer
 from lbd.model import Needs
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.text.units import at_most, counted
-from lbd.theory.calibration import FEWEST, Correction, Judgement, Trust
+from lbd.theory.calibration import FEWEST, PROVEN, Correction, Judgement, Trust
 
 
 def predict_info(
@@ -39,8 +39,10 @@ class Compared(NamedTuple):
     @classmethod
     def of(cls, found: Judgement, lately: Trust) -> "Compared":
         """The first outcomes verify no interval, nor do those of predictions unlike all earlier
-        ones."""
-        intervals = found.intervals if found.helps else lately.intervals * lately.holds
+        ones, nor any while the last ones said did not hold."""
+        intervals = found.intervals if found.helps else lately.intervals
+        if not lately.holds and (not found.helps or lately.intervals >= PROVEN):
+            intervals = 0
         is_trusted = found.helps or lately.comes_true
         return cls(min(found.jobs, FEWEST + intervals) if is_trusted else 0, lately.off_by)
 

@@ -59,7 +59,9 @@ async def test_a_gang_that_may_not_restart_is_not_requeued(world):
     await world.submit(asking(**GANG | {"may_restart": False}))
     await world.act(verb="kill", selectors=["1"], **WHO)
     reply = await world.act(verb="requeue", selectors=["1"], **WHO)
-    assert list(reply.errors) == ["job 1_0 was submitted with --no-restart: submit it again instead"]
+    assert list(reply.errors) == [
+        "job 1_0 was submitted with --no-restart: submit it again instead"
+    ]
 
 
 async def test_no_job_of_a_gang_that_is_not_requeued_is_reported_as_requeued(world):

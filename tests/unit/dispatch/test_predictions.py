@@ -10,13 +10,13 @@ from lbd.dispatch.core.ledger_rows import Submission, Wanted
 from lbd.dispatch.core.records import Begin, Cause, Ending, Fate
 from lbd.dispatch.core.run_times import line_of, name_hash
 from lbd.dispatch.ledger.sqlite import SqliteLedger
-from lbd.dispatch.prediction_info import why_uncorrected
+from lbd.dispatch.prediction_info import Compared, why_uncorrected
 from lbd.dispatch.predictions import Predictions, Turns, came_true
 from lbd.errors import LbdError
 from lbd.model import NO_NEEDS, HostId, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
-from lbd.theory.calibration import CameTrue
+from lbd.theory.calibration import FEWEST, PROVEN, CameTrue, Trust, judged
 from tests.unit.dispatch.core.malleable.test_heads import SHORT_LIVES_S, Table
 from tests.unit.dispatch.gangs import Table as GangTable
 from tests.unit.dispatch.ledger.test_ledger import changed
@@ -368,3 +368,13 @@ async def test_who_asks_the_same_again_soon_has_the_same_answer(ledger):
     assert other.how != "long"
     predictions._same[asked.SerializeToString(deterministic=True)] = clock_s() - 1.0, kept
     assert (await predictions.answer(asked)).how != "long"
+
+
+@pytest.mark.parametrize(("held", "is_proven"), [(40, True), (23, False)])
+def test_nothing_is_called_nine_in_ten_while_the_last_intervals_were_too_narrow(held, is_proven):
+    """It was, beside `57% of the waits were within it`."""
+    found = judged([(10.0, 11.0)] * 60)
+    assert found.helps
+    compared = Compared.of(found, Trust(count=40, intervals=40, held=held))
+    assert (compared.jobs >= FEWEST + PROVEN) == is_proven
+    assert compared.jobs >= FEWEST

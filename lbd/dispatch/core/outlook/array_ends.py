@@ -52,7 +52,7 @@ def end_of(
         return Prediction(None, ASKED_TOO_OFTEN)
     own, left = played.ends.get(job.array), 0
     if own is None or not played.is_whole:
-        left = max(0, waiting - forecast.still_waiting(played)[job.array])
+        left = max(0, waiting - forecast.plays.still_in(played).of_arrays[job.array])
     if left and played.stops:
         return Prediction(None, end_not_known(of_all))
     if own is None or (left and own.waits < PACE_KNOWN):

@@ -9,7 +9,6 @@ longer.
 
 import copy
 import math
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -69,7 +68,6 @@ class Forecast:
     _outlooks: dict[HostConnection, QueueOutlook] = field(default_factory=dict)
     _events: int = -1  # the state the outlooks are for
     _seen_s: float = 0.0  # the time they were made
-    _still: tuple[Played | None, int, Counter[int]] = (None, -1, Counter())
     _needs: NeedsOutlooks = field(default_factory=NeedsOutlooks)
     _rng: Random = field(default_factory=lambda: Random(0))  # for disciplines that choose at random
 
@@ -82,7 +80,6 @@ class Forecast:
         self._outlooks = {}
         self.places.forget()
         self.plays.forget()
-        self._still = None, -1, Counter()
         self._needs.forget()
 
     def of(self, registered: Registered, now_s: float) -> Prediction:
@@ -120,17 +117,6 @@ class Forecast:
     def played(self, line: HostConnection, now_s: float) -> Played | None:
         outlook = self.outlook(line, now_s)
         return self.plays.of(line, outlook.general, outlook.head_s, now_s)
-
-    def still_waiting(self, played: Played) -> Counter[int]:
-        """Returns how many of the tasks of each array that were played as waiting still wait. A
-        list of arrays asks for each of them."""
-        queues, waits = self.queues, played.line.waits
-        events, find = queues.shares.events, queues.registry.find
-        if self._still[0] is not played or self._still[1] != events:
-            found = ((find(job), waits[n].array) for job, n in played.places.items())
-            still = Counter(array for one, array in found if one is not None and one.line)
-            self._still = played, events, still
-        return self._still[2]
 
     def of_new(self, job: QueuedJob, now_s: float) -> Prediction:
         """Predicts the wait of one that arrives now."""
@@ -244,10 +230,10 @@ class Forecast:
             return Prediction(None, needs.why)
         if place.jobs and outlook.held_up and outlook.slot_times is not None:
             return Prediction(None, outlook.held_up)
-        new = job._replace(id=NEW) if job_id == NEW else None
         head_s = outlook.head_s if place.jobs else 0.0
-        played = self.plays.of(line, outlook.general, head_s, now_s, new)
-        until_s = self._begin_s(outlook, played, job_id, place, now_s) if played else None
+        asked_of = line, outlook.general, head_s, now_s
+        played, told_by = self.plays.telling_of(job, job_id, place.jobs, *asked_of)
+        until_s = self._begin_s(outlook, played, told_by, place, now_s) if played else None
         if obstacle and (until_s in (None, math.inf) or not (played and job_id in played.places)):
             return barred
         if until_s is None or played is None:
@@ -258,13 +244,13 @@ class Forecast:
         limit = f"{barred.how}; " if barred.how else ""
         ahead = f"{limit}{jobs} ahead, {outlook.slots_for(job, self.queues.servers[line])}; "
         no_interval = f"; {NO_INTERVAL}" if job.needs and place.jobs else ""
-        how = ahead + made_of(played, outlook.slot_times, job_id)
+        how = ahead + made_of(played, outlook.slot_times, told_by)
         shares = self._by_shares(line, job)
-        how += f"; {GUESS}: {why}" if (why := played.why_rough(job_id) or shares) else ""
+        how += f"; {GUESS}: {why}" if (why := played.why_rough(told_by) or shares) else ""
         how += no_interval
         if needs is None or needs.wait_s is None:
             has = has_intervals(self.queues, needs) and not shares
-            within_s = played.interval_of(job_id, until_s, now_s) if has else None
+            within_s = played.interval_of(told_by, until_s, now_s) if has else None
             return Prediction(until_s, how, bool(why), within_s)
         own = {part: taken.get(part, 0) for part in parts_of(job.needs, job.slots)}
         behind_s = needs.behind_s(own, self._known_of(line))
@@ -273,7 +259,7 @@ class Forecast:
         own_s = needs.wait_s + behind_s
         if own_s >= until_s or not place.jobs:
             of_needs = made_from_those_with(needs, self.queues.resource_times)
-            how = ahead + (of_needs or made_of(played, outlook.slot_times, job_id))
+            how = ahead + (of_needs or made_of(played, outlook.slot_times, told_by))
             return Prediction(own_s, f"{how}; it is waiting for what it needs{no_interval}")
         return Prediction(until_s, how, bool(why))
 

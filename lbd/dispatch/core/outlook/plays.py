@@ -6,6 +6,7 @@ plays together have part of the time, since each submission may ask for another 
 used up, the last play of the line is used, or that rate.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
@@ -130,6 +131,15 @@ class Played:
 Known = dict[tuple[object, ...], tuple[int, Played | None]]
 
 
+class Still(NamedTuple):
+    """What was played as waiting, and still waits after so many events."""
+
+    played: Played
+    events: int
+    jobs: tuple[JobId, ...]  # in the order of the play
+    of_arrays: Counter[int]
+
+
 @dataclass(slots=True)
 class Plays:
     queues: Queues
@@ -137,18 +147,21 @@ class Plays:
     _arrivals: Known = field(default_factory=dict)
     allowance: Allowance = field(default_factory=Allowance)
     comers: Comers = field(default_factory=Comers)
+    _still: Still | None = None
 
     def forget(self) -> None:
+        self._still = None
         self._lines.clear()
         self._arrivals.clear()
 
     def of(
         self, name: HostConnection, general: UniformLog | None, head_s: float, now_s: float,
-        new: QueuedJob | None = None,
+        new: QueuedJob | None = None, *, is_outdated: bool = False,
     ) -> Played | None:  # fmt: skip
         """Returns the played line; None if some job running there has no known run time. `head_s`:
         the head does not start before, because of its needs. `new`: include this job as arriving
-        now."""
+        now. `is_outdated`: the last play does not tell what is asked, so another is made if the
+        allowance has room."""
         key: tuple[object, ...] = (name,)
         known = self._lines
         if new is not None:
@@ -158,7 +171,8 @@ class Plays:
         events = self.queues.shares.events
         if (found := known.get(key)) is not None:
             seen, played = found
-            if is_fresh(played, now_s) and (seen == events or self._holds(played, now_s)):
+            holds = is_fresh(played, now_s) and (seen == events or self._holds(played, now_s))
+            if holds and not is_outdated:
                 return played
         if not self.allowance.has(new.user if new is not None else LINES, now_s):
             if found is not None:
@@ -172,6 +186,43 @@ class Plays:
         made = self._play(name, general, head_s, now_s, new)
         known[key] = events, made
         return made
+
+    def telling_of(
+        self, job: QueuedJob, job_id: JobId, ahead: int, name: HostConnection,
+        general: UniformLog | None, head_s: float, now_s: float,
+    ) -> tuple[Played | None, JobId]:  # fmt: skip
+        """Returns the played line, and the job in it that tells when this one starts. If it has
+        come since, and is not the last (later tasks of an array are behind it, or jobs of lower
+        priority), the line is played again; if that would take too long, it is the job that stands
+        where this one does now, if that may start where this one may. `ahead`: the waiting jobs
+        before it."""
+        new = job._replace(id=NEW) if job_id == NEW else None
+        played = self.of(name, general, head_s, now_s, new)
+        if played is not None and self._passes(job_id, ahead, played):
+            played = self.of(name, general, head_s, now_s, new, is_outdated=True)
+        if played is None or not self._passes(job_id, ahead, played):
+            return played, job_id
+        other_id = self.still_in(played).jobs[ahead]
+        other = played.line.waits[played.places[other_id]]
+        is_alike = (other.slots, other.only, other.barred) == (job.slots, job.only, job.barred)
+        return played, other_id if is_alike and not job.needs else job_id
+
+    def _passes(self, job_id: JobId, ahead: int, played: Played) -> bool:
+        """Whether it was not played, and is before jobs that were."""
+        if job_id in played.places:
+            return False
+        return ahead < len(played.places) and ahead < len(self.still_in(played).jobs)
+
+    def still_in(self, played: Played) -> Still:
+        """Lists of jobs and of arrays ask for each of them."""
+        events, find = self.queues.shares.events, self.queues.registry.find
+        still = self._still
+        if still is None or still.played is not played or still.events != events:
+            found = ((job, find(job)) for job in played.places)
+            jobs = tuple(job for job, one in found if one is not None and one.line is not None)
+            of_arrays = Counter(played.line.waits[played.places[job]].array for job in jobs)
+            still = self._still = Still(played, events, jobs, of_arrays)
+        return still
 
     def _holds(self, played: Played | None, now_s: float) -> bool:
         """Whether a play serves although something has happened since. A long array of short tasks
