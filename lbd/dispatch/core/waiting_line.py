@@ -9,6 +9,7 @@ has the place it started from. One file because a line and its groups are read i
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace, merge
@@ -110,6 +111,7 @@ class Resting:
         self._by_limit: dict[int | str, set[Flow]] = {}
         self._turns: dict[Flow, Turn] = {}
         self._of_users: dict[str, list[Turn]] = {}  # heaps; some turns are outdated
+        self._counts: Counter[str] = Counter()  # of the others, by user
 
     def __contains__(self, flow: Flow) -> bool:
         return flow in self._turns
@@ -119,21 +121,28 @@ class Resting:
 
     def add(self, limit: int | str, turn: Turn) -> None:
         flow = turn[-1]
+        self.discard(flow)
         self._by_limit.setdefault(limit, set()).add(flow)
         self._turns[flow] = turn
+        self._counts[flow.user] += 1
         turns = self._of_users.setdefault(flow.user, [])
         heappush(turns, turn)
-        if len(turns) > 2 * len(self._turns) + SPARE_TURNS:
-            turns[:] = [one for one in self._turns.values() if one[-1].user == flow.user]
+        if len(turns) > 2 * self._counts[flow.user] + SPARE_TURNS:
+            turns[:] = {one for one in turns if self._turns.get(one[-1]) == one}
             heapify(turns)
 
     def wake(self, limits: Iterable[int | str]) -> list[Turn]:
         """Returns the turns of the flows that wait for these."""
         flows = [flow for one in limits for flow in self._by_limit.pop(one, ())]
-        return [turn for flow in flows if (turn := self._turns.pop(flow, None)) is not None]
+        return [turn for flow in flows if (turn := self.discard(flow)) is not None]
 
-    def discard(self, flow: Flow) -> None:
-        self._turns.pop(flow, None)
+    def discard(self, flow: Flow) -> Turn | None:
+        """Returns its turn if it rests."""
+        if (turn := self._turns.pop(flow, None)) is not None:
+            self._counts[flow.user] -= 1
+            if not self._counts[flow.user]:
+                del self._counts[flow.user], self._of_users[flow.user]
+        return turn
 
 
 class Waiting:

@@ -66,6 +66,26 @@ def test_what_is_at_its_limit_is_looked_at_again_only_once_that_has_room(limit):
     assert len(list(waiting.in_turn())) == 299
 
 
+def test_nothing_is_left_of_those_that_rested():
+    """Each user who had ever had such an array made every submission a little longer."""
+    queues, rng = (
+        Queues(make("fcfs", ()), Rules(fair_share_s=60.0, name_jobs=(("fit", 1),))),
+        Random(1),
+    )
+    queues.host_is(HostSlots(HostId("h1"), SLOTS), 0.0, rng)
+    for n in range(500):
+        more = {"user": f"u{n}", "name": "fit" if n % 2 else ""}
+        for task in "abc":
+            queues.arrived(QueuedJob(JobId(f"{n}{task}"), array=n + 1, at_once=1, **more), 0.0, rng)
+    resting = queues.lines[ONLY_LINE]._resting
+    assert len(list(resting.heaps())) > 400
+    running = [JobId(f"{n}a") for n in range(500) if not n % 2] + [JobId("1a")]
+    while running:
+        running += [start.job.id for start in queues.ended(running.pop(0), 1.0, rng)]
+    assert queues.lines[ONLY_LINE].jobs == 0
+    assert (resting._turns, resting._of_users, resting._by_limit) == ({}, {}, {})
+
+
 @pytest.mark.parametrize("rules", [{}, {"fair_share_s": 60.0, "priorities": True}])
 def test_a_task_that_rests_is_cancelled_or_queued_again_as_any_other(rules):
     queues, rng = Queues(make("fcfs", ()), Rules(**rules)), Random(1)
