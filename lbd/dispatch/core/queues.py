@@ -523,6 +523,7 @@ class Queues:
             self.is_cut_short = True
             return starts
         most = 1 if self.is_cut_short else STARTS_MAX
+        most_looks = self.shares.looks + LOOKS_MAX
         if self.shares.limits or self.shares.freed:
             # An ended job may make room elsewhere, for others of the same user or array.
             lines, freed = self.servers, self.shares.freed
@@ -534,12 +535,12 @@ class Queues:
         if self.gangs.parked:
             self._start_gangs(starts, most, now_s)
         for line in lines:
-            self._fill_line(line, starts, most, now_s, rng)
+            self._fill_line(line, starts, most, most_looks, now_s, rng)
         others = self.servers if len(self.servers) > 1 else ()  # from which slots may be kept
         while self._kept_for_wide:
             before = len(starts)
             for line in others:
-                self._fill_line(line, starts, most, now_s, rng)
+                self._fill_line(line, starts, most, most_looks, now_s, rng)
             if len(starts) == before:
                 self._asks_all = False
                 self._kept_for_wide = self._keeps
@@ -547,17 +548,18 @@ class Queues:
         return starts
 
     def _fill_line(
-        self, line: HostConnection, starts: list[Start], most_starts: int, now_s: float, rng: Random
-    ) -> None:
+        self, line: HostConnection, starts: list[Start], most_starts: int, most_looks: int,
+        now_s: float, rng: Random,
+    ) -> None:  # fmt: skip
         waiting, behind = self.lines.get(line), list[JobId]()
         if waiting is None:
             return
-        begun, most_looks = len(starts), waiting.looks + LOOKS_MAX
-        while (front := waiting.head()) is not None:
-            is_long = waiting.looks > most_looks and len(starts) > begun
-            if len(starts) >= most_starts or is_long:
-                self.is_cut_short = True
+        while True:
+            if (starts and self.shares.looks > most_looks) or len(starts) >= most_starts:
+                self.is_cut_short |= bool(waiting.jobs)
                 return
+            if (front := waiting.head()) is None:
+                break
             if front.kind.gang:
                 self._unput(front)
                 if self.gangs.park(self.registry.entry(front)):

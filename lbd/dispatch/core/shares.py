@@ -70,6 +70,7 @@ class Shares:
     users: dict[str, Use] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)  # running jobs, by limited name
     arrays: dict[int, int] = field(default_factory=dict)  # running tasks, by limited array
+    looks: int = 0  # at users and flows so far, for the heads of lines
     # The limited arrays and names of which a task or job has ended: another may start anywhere.
     freed: set[int | str] = field(default_factory=set)
     limits: bool = field(init=False)  # whether any job may be passed over because of limits
@@ -97,8 +98,8 @@ class Shares:
         return self.limits and bool(self.obstacle(job))
 
     def full(self, job: QueuedJob) -> int | str | None:
-        """Returns the array or name that has as many running as its limit; None if neither has. No
-        job of its flow may start until it is in `freed`."""
+        """Returns the array or name that has as many running as its limit; None if neither has.
+        Both are parts of the flow, so no job of that may start until they are in `freed`."""
         if job.at_once and self.arrays.get(job.array, 0) >= job.at_once:
             return job.array
         limit = self.name_limit(job.name)

@@ -156,7 +156,6 @@ class Waiting:
         self.jobs = 0
         self.slots = 0  # that the jobs need
         self.work_s = 0.0  # estimated
-        self.looks = 0  # at users and flows, by `head`
         self._shares = shares
         self._backlog = backlog
         self._flows: dict[Flow, Heap] = {}
@@ -241,7 +240,7 @@ class Waiting:
         enough for a target, or need more slots than their user has left."""
         shares, turns, passed, found = self._shares, self._turns[user], list[Turn](), None
         left, narrow = shares.slots_left(user), 0
-        self.looks += 1
+        shares.looks += 1
         while turns and found is None and narrow < NARROW and left > 0:
             turn = turns[0]
             front = self._note(turn[-1]) if self._noted.get(turn[-1]) == turn else None
@@ -256,7 +255,7 @@ class Waiting:
                     narrow += front.kind.slots > left
             else:
                 found = front, turn
-        self.looks += 2 * len(passed)
+        shares.looks += 2 * len(passed)
         for turn in passed:
             heappush(turns, turn)
         if not turns:

@@ -115,22 +115,18 @@ def has_begun(one: Json) -> bool:
 
 
 def why_not_begun(found: list[Json]) -> Iterator[str]:
-    """Yields a line on the tasks that wait, and one on those that ended without a start, with the
-    first reason among these."""
-    ended = [one for one in found if text(one, "state") != "pending"]
-    if left := len(found) - len(ended):
-        yield (
-            f"{left} of these tasks have not begun"
-            if left > 1
-            else "1 of these tasks has not begun"
-        )
-    if ended:
-        why = next((f": {reason}" for one in ended if (reason := text(one, "reason"))), "")
-        again = any(number(one, "attempt") > 1 for one in ended)
-        did_not = "did not run, or not again" if again else "never ran"
-        if all(text(one, "state") == "lost" for one in ended):  # it may have begun unseen
-            did_not = "were lost" if len(ended) > 1 else "was lost"
-        yield f"{len(ended)} of these tasks {did_not}{why}"
+    """Yields a line on the tasks that wait, one on those that ended without a start, and one on the
+    lost ones, which may have begun unseen; with the first reason among these."""
+    ended = [one for one in found if text(one, "state") not in ("pending", "lost")]
+    lost = [one for one in found if text(one, "state") == "lost"]
+    if left := len(found) - len(ended) - len(lost):
+        yield f"{left} of these tasks {'have' if left > 1 else 'has'} not begun"
+    again = any(number(one, "attempt") > 1 for one in ended)
+    did_not = "did not run, or not again" if again else "never ran"
+    for some, what in ((ended, did_not), (lost, "were lost" if len(lost) > 1 else "was lost")):
+        if some:
+            why = next((f": {reason}" for one in some if (reason := text(one, "reason"))), "")
+            yield f"{len(some)} of these tasks {what}{why}"
 
 
 def logs_of_failed(daemons: Daemons, options: argparse.Namespace) -> int:

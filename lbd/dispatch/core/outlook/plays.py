@@ -172,7 +172,7 @@ class Plays:
         if (found := known.get(key)) is not None:
             seen, played = found
             holds = is_fresh(played, now_s) and (seen == events or self._holds(played, now_s))
-            if holds and not is_outdated:
+            if holds and not (is_outdated and seen != events):
                 return played
         if not self.allowance.has(new.user if new is not None else LINES, now_s):
             if found is not None:

@@ -44,6 +44,25 @@ def test_where_all_users_are_compared_for_each_start_fewer_start_in_a_turn(rules
     assert sum(map(len, turns)) == 600
 
 
+def test_all_lines_together_have_one_turn(monkeypatch):
+    """Ten lines of 500 users, one for each host, took five times as long as one."""
+    monkeypatch.setattr("lbd.dispatch.core.queues.LOOKS_MAX", 1000)
+    queues, rng = Queues(make("shortest-queue", ()), Rules(fair_share_s=3600.0)), Random(1)
+    for n in range(10):
+        queues.host_is(HostSlots(HostId(f"h{n}"), 0), 0.0, rng)
+    for number in range(500):
+        queues.arrived(QueuedJob(JobId(str(number)), user=f"u{number % 50}"), 0.0, rng)
+    queues.is_cut_short, before = True, queues.shares.looks
+    for n in range(10):
+        queues.host_is(HostSlots(HostId(f"h{n}"), SLOTS), 0.0, rng)
+    turns = []
+    while queues.is_cut_short:
+        before = queues.shares.looks
+        turns.append(queues.tick(float(len(turns)), rng))
+        assert queues.shares.looks - before < 1200
+    assert sum(map(len, turns)) > 400
+
+
 @pytest.mark.parametrize("limit", ["array", "name"])
 def test_what_is_at_its_limit_is_looked_at_again_only_once_that_has_room(limit):
     """5,000 arrays (`%1`) that ran were passed over for each start: 1,000 were one step of 21 s."""
@@ -56,10 +75,10 @@ def test_what_is_at_its_limit_is_looked_at_again_only_once_that_has_room(limit):
             starts += queues.arrived(QueuedJob(JobId(f"{n}{task}"), **more), 0.0, rng)
     assert [start.job.id for start in starts] == [f"{n}a" for n in range(300)]
     waiting = queues.lines[ONLY_LINE]
-    before = waiting.looks
+    before = queues.shares.looks
     for n in range(1000, 1100):
         assert len(queues.arrived(QueuedJob(JobId(f"{n}")), 0.0, rng)) == 1
-    assert waiting.looks - before < 1000
+    assert queues.shares.looks - before < 1000
     assert [waiter.id for waiter in waiting.in_turn()] == [f"{n}b" for n in range(300)]
     assert [start.job.id for start in queues.ended(JobId("7a"), 1.0, rng)] == ["7b"]
     assert queues.ended(JobId("7b"), 2.0, rng) == []
@@ -87,7 +106,7 @@ def test_nothing_is_left_of_those_that_rested():
 
 
 @pytest.mark.parametrize("rules", [{}, {"fair_share_s": 60.0, "priorities": True}])
-def test_a_task_that_rests_is_cancelled_or_queued_again_as_any_other(rules):
+def test_a_task_that_rests_is_cancelled_as_any_other(rules):
     queues, rng = Queues(make("fcfs", ()), Rules(**rules)), Random(1)
     queues.host_is(HostSlots(HostId("h1"), 4), 0.0, rng)
     for task in range(4):

@@ -2,7 +2,13 @@
 
 import pytest
 
-from lbd.lbm.session.queue_json import array_json, counts_json, expected_end, which_task
+from lbd.lbm.session.queue_json import (
+    acted_json,
+    array_json,
+    counts_json,
+    expected_end,
+    which_task,
+)
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.text.one_line import TEXT_CHARS_MAX
 
@@ -71,3 +77,9 @@ def test_how_its_end_is_foretold_is_one_line_of_a_bounded_length():
     told = array_json(pb.ArrayInfo(expected_by="as \x1b[2J\nsaid" * 20_000))["expected_by"]
     assert told.startswith("as ?[2J said")
     assert len(told) <= TEXT_CHARS_MAX
+
+
+def test_ids_that_no_job_can_have_are_left_out():
+    """A dispatcher that lied made Python refuse to read a number of 5,000 digits."""
+    reply = pb.ActReply(done_ids=["7", "12_3", "9" * 5000, "12_" + "9" * 5000])
+    assert acted_json(reply)["done"] == [7, "12_3"]

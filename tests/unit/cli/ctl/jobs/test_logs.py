@@ -165,6 +165,11 @@ def test_tasks_that_were_lost_unseen_are_not_said_to_have_never_run():
     lost = {**JOB, "id": "5_1", "state": "lost", "started": None, "attempt": 1, "reason": reason}
     assert [*why_not_begun([lost])] == [f"1 of these tasks was lost: {reason}"]
     assert [*why_not_begun([lost, lost])] == [f"2 of these tasks were lost: {reason}"]
+    cancelled = {**lost, "state": "cancelled", "reason": "cancelled before it ran"}
+    assert [*why_not_begun([lost, cancelled])] == [
+        "1 of these tasks never ran: cancelled before it ran",
+        f"1 of these tasks was lost: {reason}",
+    ]
 
 
 def test_the_outputs_of_an_array_are_shown_one_after_the_other(daemon, capfdbinary, monkeypatch):
