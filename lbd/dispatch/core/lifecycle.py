@@ -849,12 +849,13 @@ class Lifecycle:
         self, live: Live, name: HostId, phase: str, ending: Ending, now_s: float, rng: Random
     ) -> list[Action]:
         """The job cannot start on that host. It fails if it cannot start on any known host; but
-        while a new dispatcher may not know all hosts yet, it is retried a moment later."""
+        while a new dispatcher may not know all hosts yet, it is retried a moment later, unless its
+        user has named that host."""
         others = self._others_for(live, name)
         if others or live.job.id in self.bars:
             self._bar(live, name)
             return self._again(live, Fate.REFUSED, None, now_s, rng)
-        if now_s < self.hosts.more_until_s:
+        if now_s < self.hosts.more_until_s and live.job.only != name:
             why = self.pauses.until(live, self.hosts.more_until_s)
             return self._hold(live, why, Fate.REFUSED, None, now_s, rng)
         status, why = exit_status(phase, ending.exit_status), live.reason

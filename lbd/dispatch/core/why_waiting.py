@@ -235,7 +235,7 @@ def _without_its_host(life: Lifecycle, live: Live, only: HostId, now_s: float) -
         return f"it may run only on {only} (-H), which accepts no jobs now: {why}"
     is_away = known.more or f"is {OUT_OF_CONTACT}"
     then = f"it begins {'again ' if live.attempt else ''}when {only} is back"
-    then += " and no longer drained" if known.was_drained else ""
+    then += ", unless it is drained then" if known.was_drained else ""
     return f"it may run only on {only} (-H): {only} {is_away}; {then}"
 
 

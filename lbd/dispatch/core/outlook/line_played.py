@@ -178,7 +178,8 @@ class Drawn:
             return max(0.0, min(same_s, lives.most_s) - age_s)
         drawn_s = self._lives_s.setdefault(lives.alike, [])
         scale = self._scales.get(lives.alike, 1.0) if lives.line is not None else 1.0
-        left_s = scale * lives.left_s(share, age_s / scale, drawn_s)
+        of_known_s = lives.left_s(share, age_s / scale, drawn_s, may_be_shorter=scale == 1.0)
+        left_s = scale * of_known_s
         life_s = age_s + left_s
         if lives.line is not None:
             self._lines_s[lives.line] = life_s

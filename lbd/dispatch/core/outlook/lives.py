@@ -18,7 +18,8 @@ A command line that has not run, of a command that has, is drawn from the times 
 one of each: of n lines, the next is the longest once in n + 1 times, and then outlives the longest
 of these in half of the cases. All jobs of that line take the same time. If it outlives all known
 lines, other new lines of that command are longer, too (`line_played.py`): users often go on to
-larger ones.
+larger ones. Likewise it is the shortest once in n + 1 times, and then takes, in half of these, less
+than half of what the shortest of them took.
 
 Of n runs of a command, the next is the longest once in n + 1 times. So with the weight of one more
 run a job outlives them all (`beyond_s` says by how much): without it, the last task of an array was
@@ -80,17 +81,22 @@ class Lives(NamedTuple):
         """The key shared by the jobs of one command line, or else by similar jobs."""
         return self.line if self.line is not None else self.alike
 
-    def left_s(self, share: float, age_s: float = 0.0, drawn_s: Sequence[float] = ()) -> float:
+    def left_s(
+        self, share: float, age_s: float = 0.0, drawn_s: Sequence[float] = (), *,
+        may_be_shorter: bool = True,
+    ) -> float:  # fmt: skip
         """Returns the remaining run time at this age, for a random share between 0 and 1.
         `drawn_s`: the run times drawn earlier in this play for similar jobs, all longer than its
-        age."""
+        age. `may_be_shorter`: than all known lines."""
         like_s = self.like_s
         longer, drawn = self._longer(age_s), len(drawn_s)
         other, _ = self._others(age_s) if like_s or not drawn else (0.0, 0.0)
         like, beyond = longer * self.weight, self._beyond(age_s)
-        ran = like + beyond
-        at = share * (ran + drawn + other)
-        if at < like:
+        ran, below = like + beyond, self._below(age_s) if may_be_shorter else 0.0
+        at = share * (below + ran + drawn + other) - below
+        if at < 0:
+            left_s = (like_s[0] - age_s) * (1 + at / below)
+        elif at < like:
             like_one_s = like_s[len(like_s) - longer + int(at / like * longer)]
             left_s = (like_one_s if like_one_s > age_s else like_one_s * (1 + SPREAD)) - age_s
         elif at < ran:
@@ -121,6 +127,12 @@ class Lives(NamedTuple):
         if not self.beyond_s:
             return 0.0
         return exp(min(0.0, self.like_s[-1] - age_s) / self.beyond_s)
+
+    def _below(self, age_s: float) -> float:
+        """Returns the weight of one that is shorter than all known lines, in similar runs."""
+        if self.line is None or not self.like_s:
+            return 0.0
+        return LINE_UNLIKE * max(0.0, 1 - age_s / self.like_s[0])
 
     def _others(self, age_s: float) -> tuple[float, float]:
         """Returns the weight of all ended jobs for a job of this age, in similar runs, and the part

@@ -87,7 +87,7 @@ def test_a_job_for_a_host_that_was_drained_and_stopped_begins_again_once_it_is_u
     lost = Ending(Cause.LOST, reason="h2 was stopped")
     life.ended(HostId("h2"), JobId("1"), 1, lost, 0.0, DICE)
     life.host_gone(HostId("h2"), 0.0, DICE)
-    said = "h2 was stopped; it begins again when h2 is back and no longer drained"
+    said = "h2 was stopped; it begins again when h2 is back, unless it is drained then"
     assert reason(life, "1") == f"it may run only on h2 (-H): {said}"
     life.host_gone(HostId("h2"), 0.0, DICE, Closed.DRAINED, drain)
     now = f"it may run only on h2 (-H), which accepts no jobs now: {drain}"

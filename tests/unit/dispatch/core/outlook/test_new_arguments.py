@@ -1,5 +1,8 @@
 """A known program with an argument that never ran: what other arguments took says little of it."""
 
+from math import exp
+from random import Random
+
 import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob
@@ -183,3 +186,17 @@ def test_nothing_is_known_of_another_argument_before_enough_jobs_have_ended():
     found = Forecast(table.queues).of_new(fit(NEW, 99), table.now_s)
     assert found.wait_s is None
     assert found.how.startswith("not known yet: 3 of the 5 jobs needed have ended")
+
+
+@pytest.mark.parametrize("known", [4, 6, 10])
+def test_a_burst_of_a_new_argument_may_be_shorter_than_all_known_ones(known):
+    """The 15th of 15 was said to begin in 15 s or later; it began after 9.6 s. In three such bursts
+    35 of 139 intervals, said as nine in ten, began too late."""
+    rng = Random(known)
+    times_s = sorted(20 * exp(rng.gauss(0, 0.5)) for _ in range(known))
+    lives = Lives(tuple(times_s), SHORT, alike="fit", unlike=1.0, line="fit 99")
+    runs = tuple(Running(0, 1, 0.0, lives, lives.line) for _ in range(4))
+    waits = tuple(Queued(1, lives, lives.line) for _ in range(11))
+    spreads = Line((HostId("h1"),), (0,), runs, waits, {}).spreads(21)
+    low_s, median_s, _ = spreads[-1]
+    assert low_s < 3 * 0.6 * times_s[0] < median_s
