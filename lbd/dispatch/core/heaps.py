@@ -12,11 +12,14 @@ Source = tuple[Rank, Iterator[Ranked[Item]]]  # after a rank that is above none 
 
 
 def in_order(heap: Sequence[Item]) -> Iterator[Item]:
-    """Yields a heap's items in order, without looking at more items than are consumed."""
-    ahead = [(place, at) for at, place in enumerate(heap[:1])]
+    """Yields a heap's items in order, without looking at more items than are consumed. Those that
+    are there twice, as one that left from behind the first and came back, it yields once."""
+    ahead, before = [(place, at) for at, place in enumerate(heap[:1])], None
     while ahead:
         place, at = heappop(ahead)
-        yield place
+        if place != before:
+            yield place
+        before = place
         for below in (2 * at + 1, 2 * at + 2):
             if below < len(heap):
                 heappush(ahead, (heap[below], below))

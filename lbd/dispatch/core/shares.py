@@ -102,8 +102,11 @@ class Shares:
         Both are parts of the flow, so no job of that may start until they are in `freed`."""
         if job.at_once and self.arrays.get(job.array, 0) >= job.at_once:
             return job.array
-        limit = self.name_limit(job.name)
-        return job.name if limit and self.names.get(job.name, 0) >= limit else None
+        return job.name if self.is_full(job.name) else None
+
+    def is_full(self, name: str) -> bool:
+        limit = self.name_limit(name)
+        return bool(limit) and self.names.get(name, 0) >= limit
 
     def at(self, now_s: float) -> None:
         """Sets the time of the event that is being handled."""

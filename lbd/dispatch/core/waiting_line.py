@@ -38,6 +38,11 @@ def waiter_of(one: Registered) -> Waiter:
     return Waiter(one.id, one.kind.slots, one.kind.needs)
 
 
+def in_group(entry: Entry, line: HostConnection) -> bool:
+    """Whether it waits in its array's place, and not, as it has begun before, in its own."""
+    return entry.line == line and not entry.begun
+
+
 @dataclass(slots=True, eq=False)
 class Group(Placed):
     """The jobs of one array that have not started before, in order; or, for jobs without an array,
@@ -56,7 +61,7 @@ class Group(Placed):
 
     def front(self, line: HostConnection) -> Registered | None:
         heap = self.heap
-        while heap and heap[0][1].line != line:
+        while heap and not in_group(heap[0][1], line):
             heappop(heap)
         row = self.rows.front()
         if heap and (row is None or heap[0][0] < row.number):
@@ -64,7 +69,7 @@ class Group(Placed):
         return row
 
     def first(self, line: HostConnection, count: int) -> Iterator[Registered]:
-        yield from islice((one for _, one in in_order(self.heap) if one.line == line), count)
+        yield from islice((one for _, one in in_order(self.heap) if in_group(one, line)), count)
         yield from islice(self.rows, count)
 
     def keep(
@@ -73,7 +78,7 @@ class Group(Placed):
         fits: Callable[[QueuedJob], bool],
         leave: Callable[[Registered], None],
     ) -> None:
-        here = [pair for pair in self.heap if pair[1].line == line]
+        here = [pair for pair in self.heap if in_group(pair[1], line)]
         self.heap = [pair for pair in here if fits(pair[1].job)]
         for _, entry in here:
             if not fits(entry.job):
@@ -84,7 +89,7 @@ class Group(Placed):
     def order(self, line: HostConnection) -> Iterator[tuple[int, Waiter]]:
         """Yields the waiting jobs with their positions, whatever leaves meanwhile."""
         heap = self.heap[:]
-        entries = ((n, waiter_of(one)) for n, one in in_order(heap) if one.line == line)
+        entries = ((n, waiter_of(one)) for n, one in in_order(heap) if in_group(one, line))
         return merge(entries, ((row.number, waiter_of(row)) for row in self.rows))
 
     def laps(self, turn: int, line: HostConnection, stays: bool) -> Iterator[Ranked[Waiter]]:
@@ -100,18 +105,22 @@ Heap = list[tuple[int, Entry | Group]]
 Turn = tuple[int, int, Flow]  # priority, place, flow
 SPARE_TURNS = 64  # stale turns allowed in a heap
 PASSED_MIN = 64  # jobs that started from behind others before what they left in a heap is removed
+SKIPPED_PER_LOOK = 8  # users whose first turn cannot be the best
 NARROW = 100  # flows skipped in a row because they need more slots than their user has left
 
 
 class Resting:
     """The flows of a line whose array or name is at its limit, and their turns. They are not looked
-    at until it is below: as many may rest as jobs run."""
+    at until it is below. An array has few flows: all wake at once. A name may be that of thousands
+    of arrays, and few of them can start: one wakes, and the next when that has been looked at."""
 
     def __init__(self) -> None:
-        self._by_limit: dict[int | str, set[Flow]] = {}
         self._turns: dict[Flow, Turn] = {}
-        self._of_users: dict[str, list[Turn]] = {}  # heaps; some turns are outdated
-        self._counts: Counter[str] = Counter()  # of the others, by user
+        self._counts: Counter[str] = Counter()  # of these, by user
+        # heaps, in which some turns are outdated
+        self._of_users: dict[str, list[Turn]] = {}
+        self._of_names: dict[str, dict[str, list[Turn]]] = {}  # each by user
+        self._of_arrays: dict[int, set[Flow]] = {}
 
     def __contains__(self, flow: Flow) -> bool:
         return flow in self._turns
@@ -120,21 +129,49 @@ class Resting:
         return self._of_users.values()
 
     def add(self, limit: int | str, turn: Turn) -> None:
+        """`limit`: the array or the name."""
         flow = turn[-1]
         self.discard(flow)
-        self._by_limit.setdefault(limit, set()).add(flow)
         self._turns[flow] = turn
         self._counts[flow.user] += 1
-        turns = self._of_users.setdefault(flow.user, [])
+        self._push(self._of_users, turn)
+        if isinstance(limit, str):
+            self._push(self._of_names.setdefault(limit, {}), turn)
+        else:
+            self._of_arrays.setdefault(limit, set()).add(flow)
+
+    def _push(self, heaps: dict[str, list[Turn]], turn: Turn) -> None:
+        user = turn[-1].user
+        turns = heaps.setdefault(user, [])
         heappush(turns, turn)
-        if len(turns) > 2 * self._counts[flow.user] + SPARE_TURNS:
+        if len(turns) > 2 * self._counts[user] + SPARE_TURNS:
             turns[:] = {one for one in turns if self._turns.get(one[-1]) == one}
             heapify(turns)
 
     def wake(self, limits: Iterable[int | str]) -> list[Turn]:
-        """Returns the turns of the flows that wait for these."""
-        flows = [flow for one in limits for flow in self._by_limit.pop(one, ())]
-        return [turn for flow in flows if (turn := self.discard(flow)) is not None]
+        """Returns the turns of the flows of these arrays, and of each user's first of these
+        names."""
+        found: list[Turn | None] = []
+        for limit in limits:
+            if isinstance(limit, str):
+                found += [self.next_of(limit, user) for user in [*self._of_names.get(limit, ())]]
+            else:
+                found += map(self.discard, self._of_arrays.pop(limit, ()))
+        return [turn for turn in found if turn is not None]
+
+    def next_of(self, name: str, user: str) -> Turn | None:
+        """Wakes this user's first flow of a name. Returns its turn, if there is one."""
+        heaps, found = self._of_names.get(name, {}), None
+        turns = heaps.get(user, [])
+        while turns and found is None:
+            turn = heappop(turns)
+            if self._turns.get(turn[-1]) == turn:
+                found = self.discard(turn[-1])
+        if not turns and heaps:
+            heaps.pop(user, None)
+            if not heaps:
+                del self._of_names[name]
+        return found
 
     def discard(self, flow: Flow) -> Turn | None:
         """Returns its turn if it rests."""
@@ -210,10 +247,14 @@ class Waiting:
             return self._front(next(iter(self._flows))) if self._flows else None
         best: tuple[int, float, int] | None = None
         first: Registered | None = None
-        for user in list(self._turns):
+        is_fair = bool(shares.rules.fair_share_s)
+        shares.looks += len(self._turns) // SKIPPED_PER_LOOK
+        for user, turns in list(self._turns.items()):
+            standing = shares.standing(user) if is_fair else 0.0
+            if best is not None and turns and (turns[0][0], standing, turns[0][1]) >= best:
+                continue  # its first turn may be outdated, but no other is before that
             if (found := self._next_of(user)) is not None:
                 registered, (priority, place, _) = found
-                standing = shares.standing(user) if shares.rules.fair_share_s else 0.0
                 rank = priority, standing, place
                 if best is None or rank < best:
                     best, first = rank, registered
@@ -223,6 +264,14 @@ class Waiting:
         """Looks again at what waits for these arrays and names."""
         for turn in self._resting.wake(freed):
             heappush(self._turns.setdefault(turn[-1].user, []), turn)
+
+    def _looked_at(self, turn: Turn) -> None:
+        """A turn has left its heap, so that the next at rest of its name is looked at, too."""
+        name, user = turn[-1].name, turn[-1].user
+        if not name or self._shares.is_full(name):
+            return
+        if (following := self._resting.next_of(name, user)) is not None:
+            heappush(self._turns.setdefault(user, []), following)
 
     def _return_arrays(self) -> None:
         returning = self._shares.targets.returning
@@ -246,13 +295,14 @@ class Waiting:
             front = self._note(turn[-1]) if self._noted.get(turn[-1]) == turn else None
             if front is None or self._noted[turn[-1]] != turn:
                 if turns[:1] == [turn]:  # unless all outdated ones have been removed
-                    heappop(turns)
+                    self._looked_at(heappop(turns))
             elif shares.passes_over and shares.bars(front.kind):
                 if (limit := shares.full(front.kind)) is not None:
                     self._resting.add(limit, heappop(turns))
                 else:
                     passed.append(heappop(turns))
                     narrow += front.kind.slots > left
+                self._looked_at(turn)
             else:
                 found = front, turn
         shares.looks += 2 * len(passed)
@@ -273,8 +323,12 @@ class Waiting:
                 heappush(turns, turn)
                 if len(turns) > 2 * len(self._noted) + SPARE_TURNS:
                     valid = (one for one in self._noted.values() if one[-1].user == flow.user)
-                    turns[:] = [one for one in valid if one[-1] not in self._resting]
+                    kept = {one for one in valid if one[-1] not in self._resting}
+                    outdated = [one for one in turns if one not in kept]
+                    turns[:] = kept
                     heapify(turns)
+                    for one in outdated:
+                        self._looked_at(one)
         return front
 
     def take(self, head: Entry, number: Callable[[], int]) -> None:
@@ -346,6 +400,7 @@ class Waiting:
             _, turns = heappop(ahead)
             turn = heappop(turns)
             flow = turn[-1]
+            self._looked_at(turn)
             if self._noted.get(flow) == turn:
                 self._note(flow)
                 if self._noted.get(flow) == turn:
@@ -357,14 +412,13 @@ class Waiting:
         return list(found.values())
 
     def _first_of(self, flow: Flow, count: int) -> Iterator[Registered]:
-        # an entry that passed others and came back is listed twice
-        items: dict[Entry | Group, None] = {}
+        items: list[Entry | Group] = []
         for _, item in in_order(self._flows[flow]):
             if len(items) > count:  # one may be the group of jobs without an array, met too early
                 break
             waits = item.front(self.line) if isinstance(item, Group) else item.line == self.line
             if waits:
-                items[item] = None
+                items.append(item)
         for item in items:
             if isinstance(item, Group):
                 yield from item.first(self.line, count)

@@ -162,3 +162,17 @@ def test_arrays_that_were_cancelled_are_not_passed_over_again_and_again(at_once,
     monkeypatch.setattr(Group, "laps", lambda *given: laps.append(1) or real(*given))
     assert [one.id for one in line.in_turn()] == ["1", "401"]
     assert len(laps) == 2
+
+
+@pytest.mark.parametrize("array", [0, 7])
+def test_a_job_that_passed_others_and_came_back_is_in_the_order_once(array):
+    """What it left in the line became valid again, so that forecasts counted it twice."""
+    table = Table(backfill="limit")
+    table.host("h1", slots=2)
+    table.arrive("long", slots=1, limit_s=100.0)
+    table.arrive("wide", slots=2)
+    table.arrive("first", slots=2, array=array)
+    assert table.arrive("quick", limit_s=10.0, array=array) == ["quick@h1"]
+    table.host("h1", slots=2, open_slots=0)
+    table.lost("quick")
+    assert [waiter.id for waiter in table.queues.lines[1].order()].count("quick") == 1

@@ -300,7 +300,14 @@ STEPS = st.lists(
     max_size=60,
 )  # fmt: skip
 RULES = st.sampled_from(
-    [{}, {"priorities": True}, {"user_slots": 3}, {"fair_share_s": 9.0, "user_slots": 3}]
+    [
+        {},
+        {"priorities": True},
+        {"user_slots": 3},
+        {"fair_share_s": 9.0, "user_slots": 3},
+        {"name_jobs": (("x*", 1), ("y", 2))},
+        {"name_jobs": (("x*", 2),), "fair_share_s": 9.0, "user_slots": 3, "priorities": True},
+    ]
 )
 
 
@@ -313,8 +320,15 @@ def test_whose_turn_it_is_whatever_has_happened(steps, rules, interleave):
         table.now_s += 1.0
         if what == "arrive":
             jobs.append(f"{len(jobs) + 1}")
-            table.arrive(jobs[-1], user=user, slots=slots, array=number % 5 + 1, at_once=more,
-                         priority=number % 3 - 1)  # fmt: skip
+            table.arrive(
+                jobs[-1],
+                user=user,
+                slots=slots,
+                array=number % 5 + 1,
+                at_once=more,
+                name=("", "x", "xx", "y")[number % 4],
+                priority=number % 3 - 1,
+            )
         elif what == "slots":
             table.host("h1", slots=4, open_slots=more)
         elif jobs:
