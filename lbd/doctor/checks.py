@@ -13,7 +13,7 @@ from lbd.config.schema import Config
 from lbd.dispatch.ledger.database_url import exposed
 from lbd.errors import ConfigError, LbdError
 from lbd.keeper.gate import find_account
-from lbd.keeper.run_as import LocalUser
+from lbd.keeper.local_account import LocalUser
 from lbd.process.accounts import DEFAULT, ROOT
 from lbd.process.disk_space import Shortage, shortage_of
 from lbd.process.written_disks import unmounted

@@ -6,7 +6,7 @@ import pwd
 import time
 
 from lbd.config.access import UsersConfig
-from lbd.keeper.run_as import (
+from lbd.keeper.local_account import (
     OF_SERVICES,
     ROOT_UID,
     LocalUser,

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable
 
 from lbd.errors import LbdError, Unavailable
 from lbd.keeper.limits.time_limits import limit_frame
-from lbd.keeper.run_as import ROOT_REFUSED, ROOT_UID, LocalUser
+from lbd.keeper.local_account import ROOT_REFUSED, ROOT_UID, LocalUser
 from lbd.keeper.spawn_order import Order
 from lbd.launch.directory_stamp import Stamp, read_stamp
 from lbd.lbm.keeper_link import KeeperLink, Spawned, SpawnFailed

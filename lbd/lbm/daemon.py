@@ -20,7 +20,7 @@ import grpc
 from lbd.config.schema import Config
 from lbd.errors import ConfigError
 from lbd.keeper.gate import find_account
-from lbd.keeper.run_as import ROOT_UID
+from lbd.keeper.local_account import ROOT_UID
 from lbd.lbm.as_user import AsUser
 from lbd.lbm.core.environment import DenyList
 from lbd.lbm.core.jobs import Jobs, LocalCap

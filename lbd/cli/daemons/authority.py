@@ -23,7 +23,7 @@ from lbd.trust.names import said_of
 from lbd.trust.root_directory import check_root_directory, move_authority
 
 if TYPE_CHECKING:
-    from lbd.keeper.run_as import LocalUser
+    from lbd.keeper.local_account import LocalUser
 
 log = logging.getLogger(__name__)
 

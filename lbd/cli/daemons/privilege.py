@@ -10,7 +10,7 @@ from pathlib import Path
 from lbd.config.schema import Config
 from lbd.errors import ConfigError
 from lbd.keeper.gate import find_account
-from lbd.keeper.run_as import OF_SERVICES, LocalUser
+from lbd.keeper.local_account import OF_SERVICES, LocalUser
 from lbd.process.accounts import DEFAULT, ROOT, USERADD
 from lbd.process.own_directory import RUNTIME, STATE, make_own
 from lbd.process.self_start import PACKAGE_PARENT

@@ -33,7 +33,7 @@ from lbd.cli.daemons.privilege import (
 )
 from lbd.config.schema import Config
 from lbd.errors import ConfigError, LbdError
-from lbd.keeper.run_as import LocalUser
+from lbd.keeper.local_account import LocalUser
 from lbd.process import self_start
 from lbd.process.own_directory import RUNTIME, STATE, make_own
 from lbd.process.pid_lock import remove_pid_file, take_pid_lock

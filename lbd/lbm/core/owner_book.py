@@ -36,7 +36,7 @@ from typing import TypeGuard
 
 from lbd.config.access import AdmissionConfig
 from lbd.lbm.core.owner_presence import UNTIL_GONE, stays
-from lbd.lbm.core.room_elsewhere import RoomElsewhere
+from lbd.lbm.core.room_for_suspended import RoomElsewhere
 from lbd.model import NO_NEEDS, Facts, HostId, JobId, Needs
 from lbd.policy.wait_or_migrate import (
     Move,

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field, replace
 
 from lbd.config.schema import Config
-from lbd.keeper.run_as import Admit, Asker, LocalUser, Refuse, identify, wanted_account
+from lbd.keeper.local_account import Admit, Asker, LocalUser, Refuse, identify, wanted_account
 from lbd.lbm.core.jobs import Jobs
 from lbd.lbm.core.slots import Slots
 from lbd.lbm.inbound.executions import Executions

@@ -11,7 +11,7 @@ from lbd.errors import LbdError
 from lbd.keeper import protocol as keeper
 from lbd.keeper import suspension
 from lbd.keeper.limits.time_limits import limit_frame
-from lbd.keeper.run_as import Admit, Refuse
+from lbd.keeper.local_account import Admit, Refuse
 from lbd.keeper.spawn_order import Order
 from lbd.keeper.stdin_watch import command_of
 from lbd.lbm.core import execution_events as e

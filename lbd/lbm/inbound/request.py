@@ -20,8 +20,8 @@ from lbd.errors import LbdError, PeerError
 from lbd.keeper.gate import ACCOUNT, REFUSED
 from lbd.keeper.limits.ceilings import nice_of
 from lbd.keeper.limits.time_limits import KEEPER
+from lbd.keeper.local_account import CLOSED, LocalUser, Refuse
 from lbd.keeper.program_rules import is_code
-from lbd.keeper.run_as import CLOSED, LocalUser, Refuse
 from lbd.keeper.spawn_order import BEHIND, IN_FRONT, Order
 from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.core import execution_events as e

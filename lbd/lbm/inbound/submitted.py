@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from lbd.config.dispatch import LEASE_S_MAX
 from lbd.config.schema import Config
-from lbd.keeper.run_as import LocalUser
+from lbd.keeper.local_account import LocalUser
 from lbd.keeper.spawn_order import Order, pack_common
 from lbd.lbm.inbound.request import QUEUED_ID, fault_of, make_order
 from lbd.lbm.session.request import REQUEST_BYTES_MAX, SLOTS_MAX

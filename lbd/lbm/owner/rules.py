@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lbd.config.reload import changed_names, reloaded
 from lbd.config.schema import Config
 from lbd.errors import ConfigError
-from lbd.keeper.run_as import Asker, LocalUser, Refuse
+from lbd.keeper.local_account import Asker, LocalUser, Refuse
 from lbd.lbm.core.admission import Conditions, Guest, Rules, WeekHours
 from lbd.lbm.owner.accounts import LookUps
 from lbd.load.memory import own_memory, own_pressure

@@ -14,7 +14,7 @@ import signal
 
 from lbd.errors import LbdError, Unavailable
 from lbd.keeper.file_worker import send_signal
-from lbd.keeper.run_as import ROOT_UID, Asker, is_same
+from lbd.keeper.local_account import ROOT_UID, Asker, is_same
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.vouching import fault_of_speaker
 from lbd.lbm.inbound.request import JOB_ID

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
 from lbd.errors import LbdError
-from lbd.keeper.run_as import Asker
+from lbd.keeper.local_account import Asker
 from lbd.lbm.session.cluster import Cluster
 from lbd.lbm.session.cpu_used import CpuUsed
 from lbd.lbm.session.job_records import TIME_MAX

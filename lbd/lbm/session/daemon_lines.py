@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from lbd.errors import LbdError, PeerError, Unavailable
-from lbd.keeper.run_as import Asker
+from lbd.keeper.local_account import Asker
 from lbd.lbm.core.vouching import why_withheld
 from lbd.lbm.inbound.request import JOB_ID
 from lbd.lbm.outbound.context import OutboundContext

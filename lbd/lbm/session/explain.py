@@ -8,7 +8,7 @@ import itertools
 import os
 
 from lbd.errors import LbdError, Unavailable
-from lbd.keeper.run_as import Refuse
+from lbd.keeper.local_account import Refuse
 from lbd.lbm.core.journey import keeps_here
 from lbd.lbm.core.journey_events import Refused
 from lbd.lbm.core.next_host_after_refusal import as_excluded, refused_by

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from lbd import __version__
 from lbd.errors import Unavailable
-from lbd.keeper.run_as import Asker, is_same
+from lbd.keeper.local_account import Asker, is_same
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.owner_book import OwnerBook
 from lbd.lbm.core.vouching import why_withheld

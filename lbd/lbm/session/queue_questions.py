@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from lbd.errors import Unavailable
-from lbd.keeper.run_as import Asker, is_same
+from lbd.keeper.local_account import Asker, is_same
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.queue.dispatcher_client import CHECKPOINT, NO_QUEUE, DispatcherClient

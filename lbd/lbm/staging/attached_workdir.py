@@ -7,7 +7,7 @@ import asyncio
 
 from google.protobuf.message import DecodeError
 
-from lbd.keeper.run_as import Refuse
+from lbd.keeper.local_account import Refuse
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.request import JOB_ID, is_job_of
 from lbd.lbm.link import wire as tags

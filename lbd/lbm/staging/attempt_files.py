@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from lbd.errors import Unavailable
-from lbd.keeper.run_as import LocalUser
+from lbd.keeper.local_account import LocalUser
 from lbd.keeper.spawn_order import Order
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.request import make_order

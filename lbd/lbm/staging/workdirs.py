@@ -25,7 +25,7 @@ from pathlib import Path
 
 from lbd.config.schema import StageConfig
 from lbd.errors import Unavailable
-from lbd.keeper.run_as import LocalUser
+from lbd.keeper.local_account import LocalUser
 from lbd.lbm.as_user import AsUser, StepFailed
 from lbd.lbm.core.jobs import Jobs
 from lbd.lbm.core.slots import USER_SHARE

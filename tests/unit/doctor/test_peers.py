@@ -17,7 +17,7 @@ from lbd.doctor.peers import (
     ports,
     sharing,
 )
-from lbd.keeper.run_as import CLOSED, ROOT_REFUSED
+from lbd.keeper.local_account import CLOSED, ROOT_REFUSED
 from lbd.lbm.core.admission import not_allowed
 from lbd.model import Closed
 from lbd.text.closed_words import NOT_HEARD_YET, WORDS

@@ -7,7 +7,7 @@ import pytest
 from lbd.config.access import UsersConfig
 from lbd.keeper import gate as gate_module
 from lbd.keeper.gate import LATELY_S, LEFT, LEFT_MAX, REFUSED, Gate, as_allowed, pack_gate
-from lbd.keeper.run_as import LocalUser, Standing
+from lbd.keeper.local_account import LocalUser, Standing
 from lbd.keeper.user_lookups import ANSWER_BYTES
 
 BOB = LocalUser("bob", 1002, 1002, (1002, 4, 24), "/home/bob", "/bin/sh")

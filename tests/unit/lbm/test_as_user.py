@@ -7,7 +7,7 @@ import pytest
 from lbd.errors import Unavailable
 from lbd.keeper import protocol as keeper
 from lbd.keeper.limits.time_limits import CPU_US, LEASE, LEASE_UNTIL_MS
-from lbd.keeper.run_as import LocalUser
+from lbd.keeper.local_account import LocalUser
 from lbd.keeper.spawn_order import JOB
 from lbd.lbm.as_user import STEPS_AT_ONCE, AsUser
 from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned

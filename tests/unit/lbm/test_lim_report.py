@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lbd.keeper.run_as import Refuse
+from lbd.keeper.local_account import Refuse
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.lim_report import drain_in, why_closed
 from lbd.model import Closed

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from lbd.cli.ctl import backup_placing
-from lbd.keeper.run_as import LocalUser
+from lbd.keeper.local_account import LocalUser
 from lbd.process import written_disks
 from tests.unit.cli.ctl.test_backup import host, jobs_in, lbctl, with_ledger
 

@@ -16,7 +16,7 @@ from lbd.cli.daemons.privilege import (
 from lbd.config.access import DaemonsConfig
 from lbd.config.schema import Config, HostConfig, StageConfig
 from lbd.errors import ConfigError
-from lbd.keeper.run_as import LocalUser
+from lbd.keeper.local_account import LocalUser
 
 NOBODY = LocalUser("nobody", 65534, 65534)
 

@@ -10,7 +10,7 @@ import pytest
 from lbd.config.access import AdmissionConfig
 from lbd.lbm.core.owner_book import KEPT, NOWHERE, OwnerBook, Standing
 from lbd.lbm.core.owner_presence import FIXED, TOUCHED
-from lbd.lbm.core.room_elsewhere import LASTING_LOOKS, RoomElsewhere
+from lbd.lbm.core.room_for_suspended import LASTING_LOOKS, RoomElsewhere
 from lbd.model import HostId, JobId
 from lbd.policy.wait_trials import FEWEST_WAITS
 

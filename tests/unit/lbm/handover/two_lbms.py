@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 
 from lbd.config.schema import Config
-from lbd.keeper.run_as import Admit
+from lbd.keeper.local_account import Admit
 from lbd.lbm.core.jobs import Jobs
 from lbd.lbm.core.slots import Slots
 from lbd.lbm.handover.adoption import Adoption, parse

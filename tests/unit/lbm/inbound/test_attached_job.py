@@ -9,7 +9,7 @@ from lbd.config.schema import Config, LbmConfig
 from lbd.errors import LostContact
 from lbd.keeper import protocol as keeper
 from lbd.keeper import suspension
-from lbd.keeper.run_as import Admit
+from lbd.keeper.local_account import Admit
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution import Phase, Timer
 from lbd.lbm.core.execution_events import Treatment

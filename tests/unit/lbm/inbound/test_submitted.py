@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lbd.config.schema import Config, HostConfig
-from lbd.keeper.run_as import LocalUser
+from lbd.keeper.local_account import LocalUser
 from lbd.keeper.spawn_order import Order, pack_order, read_order
 from lbd.lbm.inbound.request import make_order
 from lbd.lbm.inbound.submitted import KNOWN, OWN, Submitted, fault_of_start

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from lbd.errors import Unavailable
-from lbd.keeper.run_as import ROOT_REFUSED
+from lbd.keeper.local_account import ROOT_REFUSED
 from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.outbound import directory
 from lbd.lbm.outbound.directory import Directory

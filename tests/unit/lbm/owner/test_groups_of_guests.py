@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lbd.config.access import AdmissionConfig
 from lbd.config.schema import Config
-from lbd.keeper.run_as import Asker, LocalUser
+from lbd.keeper.local_account import Asker, LocalUser
 from lbd.lbm.owner import rules as owners_rules
 from lbd.lbm.owner.rules import InForce
 

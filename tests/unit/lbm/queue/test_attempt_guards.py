@@ -18,7 +18,7 @@ from lbd.keeper.limits.time_limits import (
     Limit,
     Limits,
 )
-from lbd.keeper.run_as import Admit
+from lbd.keeper.local_account import Admit
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution import Asked, Timer
 from lbd.lbm.core.execution_events import OUT_OF_LEASE, Treatment

@@ -6,7 +6,7 @@ import pytest
 
 from lbd.config.access import AdmissionConfig
 from lbd.config.schema import Config
-from lbd.keeper.run_as import Admit, Refuse
+from lbd.keeper.local_account import Admit, Refuse
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2

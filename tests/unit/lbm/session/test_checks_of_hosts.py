@@ -9,7 +9,7 @@ import pytest
 from lbd.config.access import AdmissionConfig
 from lbd.config.schema import Config, HostConfig
 from lbd.errors import Unavailable
-from lbd.keeper.run_as import Admit, LocalUser, Refuse
+from lbd.keeper.local_account import Admit, LocalUser, Refuse
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.lbm.session.cluster import ClusterHost, Unreached
 from lbd.lbm.session.explain import CHECKS, Checks

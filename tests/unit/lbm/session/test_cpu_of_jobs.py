@@ -5,7 +5,7 @@ import math
 from types import SimpleNamespace
 
 from lbd.errors import Unavailable
-from lbd.keeper.run_as import Asker
+from lbd.keeper.local_account import Asker
 from lbd.lbm.session import cpu_of_jobs
 from lbd.lbm.session.cpu_of_jobs import CpuOfJobs, used_in
 from lbd.net.gen import lbm_pb2

@@ -9,7 +9,7 @@ from lbd.cli.ctl.jobs.listing import withheld_lines
 from lbd.config.access import AdminConfig, AdmissionConfig, UsersConfig
 from lbd.config.schema import Config, HostConfig
 from lbd.errors import Unavailable
-from lbd.keeper.run_as import Asker
+from lbd.keeper.local_account import Asker
 from lbd.lbm.core.jobs import Job, Jobs
 from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.session import queue_questions

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from lbd.config.schema import StageConfig
-from lbd.keeper.run_as import Admit, Refuse
+from lbd.keeper.local_account import Admit, Refuse
 from lbd.lbm.link import wire as tags
 from lbd.lbm.staging.attached_workdir import serve_workdir
 from lbd.lbm.staging.workdirs import Workdirs

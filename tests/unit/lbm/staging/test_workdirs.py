@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from lbd.errors import Unavailable
-from lbd.keeper.run_as import LocalUser
+from lbd.keeper.local_account import LocalUser
 from lbd.lbm.as_user import StepFailed
 from lbd.lbm.core.jobs import Jobs
 from lbd.lbm.staging.workdirs import FilesRefused, Workdirs, is_plain_directory, owner_of

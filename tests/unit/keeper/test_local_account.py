@@ -4,7 +4,7 @@ import pytest
 
 from lbd.config.access import UsersConfig
 from lbd.keeper.gate import ACCOUNT, pack_gate, users_of
-from lbd.keeper.run_as import (
+from lbd.keeper.local_account import (
     CLOSED,
     Admit,
     Asker,

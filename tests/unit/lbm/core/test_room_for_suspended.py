@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from lbd.lbm.core.owner_book import Standing
-from lbd.lbm.core.room_elsewhere import LASTING_LOOKS, RoomElsewhere
+from lbd.lbm.core.room_for_suspended import LASTING_LOOKS, RoomElsewhere
 from lbd.model import NO_NEEDS, Facts, HostId, JobId, Needs
 from tests.unit.lbm.core.test_owner_book import clock, known, lived, rules
 
