@@ -54,6 +54,20 @@ async def test_a_number_beyond_any_float_is_an_answer_too(tmp_path):
     server.close()
 
 
+async def test_a_word_that_is_not_utf_8_is_refused_by_name(tmp_path):
+    """`lbctl history --user $'a\\xff'` got Python's words."""
+
+    async def answer(question, _caller):
+        return {"bytes": len(question["user"].encode())}
+
+    server = await local.serve_json(tmp_path / "x.sock", answer, 0o600)
+    question = {"op": "past", "user": "a\udcff" + "x" * 500}
+    with pytest.raises(Refusal, match=r"^'a\\udcffx{98}': text must be UTF-8$") as refusal:
+        await asyncio.to_thread(local.ask, tmp_path / "x.sock", question, 5.0)
+    assert refusal.value.code == "usage"
+    server.close()
+
+
 @pytest.mark.parametrize("value", [10**400, -1, float("nan"), float("inf"), True, "5", None])
 def test_seconds_are_a_number_within_bounds(value):
     with pytest.raises(Refusal, match=r"^patience_s must be a number of seconds from 0 to 1e\+09$"):
