@@ -8,6 +8,7 @@ task does that (`_follow_up`), while later changes are already being written.
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,7 +39,7 @@ from lbd.dispatch.core.records import (
 from lbd.dispatch.core.restore import live_job, queued_job, restore_times, waits_of
 from lbd.dispatch.core.run_times import kind_of
 from lbd.dispatch.earlier_tasks import EarlierTasks
-from lbd.dispatch.host_connection import HOST_LINES, HostConnection, held_in
+from lbd.dispatch.host_connection import HOST_LINES, HostConnection, held_in, rest_of
 from lbd.dispatch.intake import ending_of, heartbeat_fault, how_long_ago_s, slots_of
 from lbd.dispatch.job_finder import forgiven
 from lbd.dispatch.job_lines import job_log, say, say_full, shown_id
@@ -291,11 +292,21 @@ class Dispatcher:
             HOST_LINES.say(name, "disconnected")
             self.carry(self.life.host_gone(name, clock_s(), self.rng))
 
-    def heard(self, name: HostId, line: HostConnection, up: pb.WorkUp) -> None:
-        """Raises ValueError if the message is invalid."""
-        self.carry([action for report in up.reports for action in self._report(name, report, up)])
+    def heard(
+        self, name: HostId, line: HostConnection, up: pb.WorkUp, within_s: float = math.inf
+    ) -> pb.WorkUp | None:
+        """Processes as many reports as `within_s` allows, at least one. Returns the rest of the
+        message, or None. Raises ValueError if the message is invalid."""
+        actions, until_s = list[Action](), time.monotonic() + within_s
+        for number, report in enumerate(up.reports, 1):
+            actions += self._report(name, report, up)
+            if time.monotonic() >= until_s and number < len(up.reports):
+                self.carry(actions)
+                return rest_of(up, number)
+        self.carry(actions)
         if up.HasField("heartbeat") and self.lines.get(name) is line:
             self._heartbeat(name, line, up.heartbeat)
+        return None
 
     def _heartbeat(self, name: HostId, line: HostConnection, heartbeat: pb.Heartbeat) -> None:
         now_s, life, own = clock_s(), self.life, self.config.dispatch

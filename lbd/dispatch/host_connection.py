@@ -32,7 +32,8 @@ OPENING_BYTES = 1 << 14  # what opening a connection counts as
 # default that takes a fifth of a core; and a thousand messages a second, however short. That is
 # many times what a host with the shortest jobs sends.
 REPORT_BYTES = 128  # least cost of each report in a message: it may be shorter, but is recorded
-REPORTS_AT_ONCE = 256  # other hosts are heard in between
+REPORTS_AT_ONCE = 256  # that are paid for together; other hosts are heard in between
+STEP_S = 0.05  # after which others are heard in any case: each may be news for all waiting jobs
 STOPPING_S = 1.0
 LINES_PER_S, LINES_AT_ONCE = 1.0, 100.0  # logged about one host
 
@@ -89,6 +90,14 @@ def in_portions(up: pb.WorkUp) -> list[pb.WorkUp]:
     if up.HasField("heartbeat"):
         found[-1].heartbeat.CopyFrom(up.heartbeat)
     return found
+
+
+def rest_of(up: pb.WorkUp, number: int) -> pb.WorkUp:
+    """Returns the message without its first reports."""
+    rest = pb.WorkUp(reports=up.reports[number:], sent_s=up.sent_s)
+    if up.HasField("heartbeat"):
+        rest.heartbeat.CopyFrom(up.heartbeat)
+    return rest
 
 
 def held_in(heartbeat: pb.Heartbeat) -> dict[tuple[JobId, int], float]:

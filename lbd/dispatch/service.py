@@ -20,7 +20,13 @@ from lbd.dispatch.core.ledger_rows import (
 from lbd.dispatch.core.lifecycle import KILLED_AT_ONCE
 from lbd.dispatch.core.ownership import Asker, Owners
 from lbd.dispatch.daemon import Dispatcher
-from lbd.dispatch.host_connection import OPENING_BYTES, HostConnection, Paces, in_portions
+from lbd.dispatch.host_connection import (
+    OPENING_BYTES,
+    STEP_S,
+    HostConnection,
+    Paces,
+    in_portions,
+)
 from lbd.dispatch.job_finder import REQUEUES, TOO_LONG, JobFinder
 from lbd.dispatch.job_view import JobViews, add_attempts, encoded, look_at, newest_of
 from lbd.dispatch.orders import Orders
@@ -128,10 +134,14 @@ class QueueService:
             size = len(message) // len(portions)
             if not await self._paces.reports_turn(name, len(some.reports), size, line):
                 return
-            with self._paces.seconds.spending(name):
-                self._dispatcher.heard(name, line, some)
-            if some is not portions[-1]:
-                await asyncio.sleep(0)
+            rest: pb.WorkUp | None = some
+            while rest is not None:
+                with self._paces.seconds.spending(name):
+                    rest = self._dispatcher.heard(name, line, rest, STEP_S)
+                if rest is not None or some is not portions[-1]:
+                    await asyncio.sleep(0)
+                    if not await self._paces.reports_turn(name, 0, 0, line):
+                        return
         # Each attempt not renewed is answered by an order, which takes as long as a report.
         unknown = min(len(up.heartbeat.held) - line.renewed, KILLED_AT_ONCE)
         await self._paces.reports_turn(name, max(0, unknown), 0, line)

@@ -283,7 +283,7 @@ async def test_a_host_whose_heartbeats_take_long_has_half_of_the_time(tmp_path, 
     clock, heard = Clock(), []
     monkeypatch.setattr(host_connection, "time", SimpleNamespace(monotonic=clock))
 
-    def slow(_dispatcher, name, _line, _up):
+    def slow(_dispatcher, name, _line, _up, _within_s):
         heard.append(name)
         clock.now_s += 10.0
 
@@ -316,7 +316,7 @@ async def test_a_host_that_reports_very_much_at_once_is_heard_in_portions(
         many.heartbeat.MergeFrom(pb.Heartbeat(number=7, slots=1, open_slots=1))
         heard, others = [], []
 
-        def hear(_name, _line, up):
+        def hear(_name, _line, up, _within_s):
             heard.append((len(up.reports), up.heartbeat.number, len(others)))
 
         async def other():
@@ -333,6 +333,41 @@ async def test_a_host_that_reports_very_much_at_once_is_heard_in_portions(
     assert [(count, number) for count, number, _ in heard] == [(256, 0), (256, 0), (256, 7)]
     assert len({turns for _, _, turns in heard}) == 3, "others had their turns in between"
     assert "a lie" not in caplog.text
+
+
+async def test_reports_that_take_long_are_heard_in_steps(tmp_path, monkeypatch):
+    """With a limited name that 5,000 users' jobs had, 256 ends in one message were one step of 5.2
+    s."""
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        line = HostConnection(None, 1)
+        up = pb.WorkUp(reports=[pb.AttemptReport(job=f"{n}") for n in range(5)], sent_s=3.0)
+        up.heartbeat.MergeFrom(pb.Heartbeat(number=7, slots=1, open_slots=1))
+        now_s, heard, others = [0.0], [], []
+
+        def report(_dispatcher, _name, report, *_):
+            now_s[0] += 0.6 * host_connection.STEP_S
+            heard.append((report.job, len(others)))
+            return []
+
+        async def other():
+            while True:
+                others.append(1)
+                await asyncio.sleep(0)
+
+        def beat(*_):
+            heard.append(("beat", len(others)))
+
+        monkeypatch.setattr(Dispatcher, "_report", report)
+        monkeypatch.setattr(Dispatcher, "_heartbeat", beat)
+        world.dispatcher.lines["h2"] = line
+        monkeypatch.setattr("lbd.dispatch.daemon.time", SimpleNamespace(monotonic=lambda: now_s[0]))
+        beside = asyncio.create_task(other())
+        await world.desk._hear("h2", line, up.SerializeToString())
+        beside.cancel()
+        monkeypatch.undo()
+    assert [what for what, _ in heard] == ["0", "1", "2", "3", "4", "beat"]
+    turns = [turn for _, turn in heard]
+    assert turns[0] == turns[1] < turns[2] == turns[3] < turns[4] == turns[5]
 
 
 @pytest.mark.parametrize("number", [0, 7])
