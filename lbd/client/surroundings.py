@@ -18,6 +18,7 @@ COERCED = (b"C.UTF-8", b"C.utf8", b"UTF-8")
 
 
 NULL_DEVICE = 0x103
+FILE_TYPE, SOCKET = 0o170000, 0o140000  # of a mode
 PIPE, XFSZ = 13, 25
 
 
@@ -31,6 +32,7 @@ class Surroundings:
         self.closed = 0  # bits 0 to 2: closed by the caller
         self.empty_input = False  # standard input is /dev/null, so there is nothing to forward
         self.null_outputs = 0  # bits 1 and 2: outputs to /dev/null, which every host has
+        self.sockets = 0  # bits 1 and 2: outputs to sockets
         self.joined = False  # standard output and error are one file, so their order must be kept
         self.command: list[bytes] = []
         self.environment: dict[bytes, bytes] = {}
@@ -47,6 +49,8 @@ class Surroundings:
                 self.closed |= 1 << number
                 continue
             files[number] = status.st_dev, status.st_ino
+            if number and status.st_mode & FILE_TYPE == SOCKET:
+                self.sockets |= 1 << number
             if status.st_rdev == NULL_DEVICE and number == 0:
                 self.empty_input = True
             elif status.st_rdev == NULL_DEVICE and may_write(number):

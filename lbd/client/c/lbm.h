@@ -30,6 +30,7 @@ static sigset_t unheard; /* signals no remote command received, since none had b
 static clock_t interrupted = -FORCE_TICKS;
 static unsigned long long typed_signals; /* INT and QUIT received: bit N for signal N */
 static unsigned long long ignored; /* ignored signals, bit N - 1 for N: the command inherits them */
+static int given[] = {0, 1, 2}; /* what the command gets as these; see copies.h */
 static const char *restarting = ""; /* a file that exists while one LBM makes way for the next */
 static char *body; /* of the last frame, with a NUL added */
 static size_t body_size;
@@ -52,7 +53,7 @@ static bool send_frame(char tag, char *fields, size_t size) {
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
     for (int number = 0, count = 0; tag == DESCRIPTORS && number < 3; number++)
         if (!(closed_fds >> number & 1)) {
-            control.numbers[count++] = number;
+            control.numbers[count++] = given[number];
             message.msg_control = &control;
             message.msg_controllen = control.head.cmsg_len += sizeof number;
         }

@@ -31,6 +31,8 @@ static int null_fds;
 static bool joined, typed;
 static sigset_t mask_given;
 
+#include "copies.h"
+
 /* Prints one line on standard error, if the caller has one; on a terminal broken at words. Returns
    the exit status of a failure. */
 #define say(...) say_as("lbrun", text(__VA_ARGS__))
@@ -136,6 +138,7 @@ static _Noreturn void end_as_told(void) {
     char *heard = field(HEARD);
     if (*field(REASON)) say("%s", field(REASON));
     pass_signals_on(); /* signals that came after the command's end */
+    if (copiers[1] || copiers[2]) await_copies();
     if (*heard && !atoi(field(SIGNAL_NUMBER))) typed_signals &= ~strtoull(heard, NULL, 10);
     else typed_signals = 0;
     for (int one = SIGINT; one <= SIGQUIT; one++)
@@ -213,10 +216,11 @@ static _Noreturn void wait_for_end(bool taken) {
             run_here(field(HOST), field(JOB), field(REASON));
         case GIVE: /* keeping them would hide from pipes that the command closed its ends */
             placed = true;
-            if (!send_frame(DESCRIPTORS, NULL, 0) ||
+            if (!copy_where_needed() || !send_frame(DESCRIPTORS, NULL, 0) ||
                 (!(closed_fds & 1) && !freopen("/dev/null", "r", stdin)) ||
                 (!(closed_fds & 2) && !freopen("/dev/null", "w", stdout)))
                 _exit(say(LOST));
+            close_given();
             break;
         case DONE:
             if (real_program && !placed && (*field(CAUSE) == 'f' || *field(CAUSE) == 'r'))

@@ -15,6 +15,7 @@ import struct
 AT_EMPTY_PATH, AT_STATX_DONT_SYNC = 0x1000, 0x4000
 STATX_TYPE = 1
 STATX = struct.Struct("=28xH98xII120x")  # mode and device number
+NUMBER, READER = struct.Struct("i"), struct.Struct("iI4x")  # of SO_PEERCRED: pid and uid
 MEMORY = 1  # the major number of null, zero and similar devices
 NEVER_BLOCK = (3, 5, 7, 9)  # the minor numbers of null, zero, full and urandom
 # Major numbers: consoles and serial lines, tty, pts, ttyACM, ttyUSB, the small serial ones, hvc.
@@ -59,16 +60,38 @@ def kind_of(descriptor: int) -> DescriptorKind:
     return KINDS.get(kind, DescriptorKind.OTHER) if kind else DescriptorKind.NONE
 
 
+def _option(descriptor: int, name: int, kind: struct.Struct) -> int | None:
+    """Returns the last number of a socket's option; None if it has none."""
+    buffer = ctypes.create_string_buffer(kind.size)
+    size = ctypes.byref(ctypes.c_uint(kind.size))
+    if _libc().getsockopt(descriptor, socket.SOL_SOCKET, name, buffer, size) != 0:
+        return None
+    return int(kind.unpack(buffer.raw)[-1])
+
+
 def is_polled_at_once(descriptor: int) -> bool:
     """Whether poll(2) on this socket takes no lock that another process may hold for ever."""
-    family, size = ctypes.c_int(-1), ctypes.c_uint(ctypes.sizeof(ctypes.c_int))
-    reply = ctypes.byref(family), ctypes.byref(size)
-    _libc().getsockopt(descriptor, socket.SOL_SOCKET, socket.SO_DOMAIN, *reply)
-    return family.value in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
+    families = socket.AF_UNIX, socket.AF_INET, socket.AF_INET6
+    return _option(descriptor, socket.SO_DOMAIN, NUMBER) in families
 
 
-def why_not(name: str, descriptor: int) -> str:
-    """Why it cannot be the input or an output of a command; "" if it can."""
+def shows_writer(descriptor: int, uid: int) -> bool:
+    """Whether it is a Unix socket whose reader may be another than this user: the kernel can show
+    a reader who writes, and some act on the word of an LBM (systemd, the journal). The other end of
+    a stream stays with whom it was connected to; that of a datagram socket does not."""
+    if _option(descriptor, socket.SO_DOMAIN, NUMBER) != socket.AF_UNIX:
+        return False
+    kind, reader = (
+        _option(descriptor, socket.SO_TYPE, NUMBER), _option(descriptor, socket.SO_PEERCRED, READER)
+    )  # fmt: skip
+    return kind not in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET) or reader != uid
+
+
+def why_not(name: str, descriptor: int, writer: int | None = None) -> str:
+    """Why it cannot be the input or an output of a command; "" if it can. `writer`: whose output,
+    by uid."""
+    if writer is not None and shows_writer(descriptor, writer):
+        return f"{name} is a socket whose reader could take this LBM for you: copy to it instead"
     if kind_of(descriptor) is not DescriptorKind.NONE:
         return ""
     try:

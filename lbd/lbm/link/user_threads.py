@@ -365,11 +365,15 @@ class StdFds:
             if descriptor is not None:
                 threads.close(descriptor)
 
-    def why_not(self) -> str:
-        """Why a command could not use one of them; "" if it can use all."""
-        names = ("standard input", "standard output", "standard error")
-        held = [(name, fd) for name, fd in zip(names, self._all(), strict=True) if fd is not None]
-        return next(filter(None, (why_not(name, fd) for name, fd in held)), "")
+    def why_not(self, uid: int) -> str:
+        """Why a command of this user could not use one of them; "" if it can use all."""
+        given = (
+            ("standard input", self.stdin, None),
+            ("standard output", self.stdout, uid),
+            ("standard error", self.stderr, uid),
+        )
+        faults = (why_not(name, fd, writer) for name, fd, writer in given if fd is not None)
+        return next(filter(None, faults), "")
 
     def _all(self) -> tuple[Fd | None, ...]:
         return self.stdin, self.stdout, self.stderr

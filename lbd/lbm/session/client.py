@@ -11,6 +11,7 @@ from lbd.lbm.core.journey_events import CommandEnd
 from lbd.lbm.core.slots import NOTHING, Grant, variables
 from lbd.lbm.handover.codec import Fd
 from lbd.lbm.handover.records import CallerState
+from lbd.lbm.link.descriptor_kinds import DescriptorKind, kind_of
 from lbd.lbm.link.pty import CallersTerminal
 from lbd.lbm.link.user_threads import StdFds, Threads
 from lbd.lbm.session.peer_process import PeerProcess
@@ -80,7 +81,9 @@ class Pipes:
         return await asyncio.shield(self._outcome)
 
     def came(self, descriptor: int) -> None:
-        if self._pipe is None or self._pipe.done():
+        """Takes a pipe; nothing else, as it is written to."""
+        is_pipe = kind_of(descriptor) is DescriptorKind.PIPE
+        if self._pipe is None or self._pipe.done() or not is_pipe:
             self.threads.close(descriptor)
         else:
             self._pipe.set_result(descriptor)
@@ -97,9 +100,9 @@ class Pipes:
 class CallerStdio:
     """The client's stdin and outputs: requested once, and kept until a command takes them."""
 
-    def __init__(self, threads: Threads, ask: Callable[[], None]) -> None:
-        """`threads`: of its user; `ask` requests the descriptors."""
-        self._threads = threads
+    def __init__(self, threads: Threads, uid: int, ask: Callable[[], None]) -> None:
+        """`threads`: of its user, `uid`; `ask` requests the descriptors."""
+        self._threads, self._uid = threads, uid
         self._ask = ask
         self._asked = False
         self._came: asyncio.Future[StdFds] = asyncio.get_running_loop().create_future()
@@ -133,7 +136,7 @@ class CallerStdio:
     def came(self, request: ClientRequest, descriptors: list[int]) -> None:
         """Takes descriptors and closes those not needed. Raises ValueError if some are missing."""
         ends = self._sorted(request, descriptors)
-        if complaint := ends.why_not():
+        if complaint := ends.why_not(self._uid):
             ends.close(self._threads)
             self._came.set_exception(Unavailable(complaint))
         else:

@@ -73,7 +73,7 @@ class Connection:
         self.pipes = Pipes(self._send, self._threads)
         self._sent_end = False
         self._restored = False
-        self.stdio = CallerStdio(self._threads, partial(self._send, tags.GIVE))
+        self.stdio = CallerStdio(self._threads, self.caller.uid, partial(self._send, tags.GIVE))
         self._run_body = b""  # the request as received
         self._early: list[tuple[bytes, bytes]] = []  # frames before the request
         self._unheard: list[tuple[bytes, bytes]] = []

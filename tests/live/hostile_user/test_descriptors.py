@@ -4,6 +4,8 @@ import os
 import pwd
 import shutil
 import signal
+import socket
+import struct
 import sys
 from pathlib import Path
 
@@ -42,6 +44,37 @@ def test_what_is_no_file_is_refused_as_input(two, kind):
     assert done.returncode == 125, done
     assert "standard input is not a file, pipe, socket or terminal" in done.stderr
     assert kind in done.stderr
+
+
+CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
+AS_STDOUT = (
+    "import os, socket; s = socket.socket(socket.AF_UNIX, socket.{kind}); s.connect('{path}'); "
+    "os.dup2(s.fileno(), 1); os.execvp('lbrun', ['lbrun', '-H', 'h2', 'printf', '{text}'])"
+)
+
+
+@pytest.mark.parametrize("front", ["c", "python"])
+@pytest.mark.parametrize("kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM], ids=["dgram", "stream"])
+    "kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM], ids=lambda kind: kind.name
+)
+def test_a_service_is_shown_the_user_and_not_the_lbm(two, kind, front):
+    """systemd killed an LBM that had sent its own notify socket what a command printed: any user
+    could end everybody's commands so."""
+    path, text = two.root / f"notify-{kind.name}-{front}", "WATCHDOG=trigger"
+    with socket.socket(socket.AF_UNIX, kind) as service:
+        service.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        service.bind(str(path))
+        path.chmod(0o666)
+        if kind is socket.SOCK_STREAM:
+            service.listen()
+        script = AS_STDOUT.format(kind=kind.name, path=path, text=text)
+        done = two.run(MALLORY, f'cd / && LBD_FRONT={front} {sys.executable} -c "{script}"')
+        assert (done.returncode, done.stderr) == (0, ""), two.logs()
+        reader = service.accept()[0] if kind is socket.SOCK_STREAM else service.dup()
+        with reader:
+            data, more, _, _ = reader.recvmsg(100, socket.CMSG_SPACE(CREDENTIALS.size))
+    assert data.decode() == text
+    assert CREDENTIALS.unpack(more[0][2])[1] == pwd.getpwnam(MALLORY).pw_uid
 
 
 @pytest.fixture(params=[False])

@@ -14,7 +14,7 @@ import uvloop
 
 from lbd.lbm.handover.fds import NotNow
 from lbd.lbm.link import user_threads
-from lbd.lbm.link.descriptor_kinds import DescriptorKind, kind_of, why_not
+from lbd.lbm.link.descriptor_kinds import DescriptorKind, kind_of, shows_writer, why_not
 from lbd.lbm.link.nonblocking_fd import Descriptor
 from lbd.lbm.link.user_threads import THREADS_MAX, Threads, UserThreads
 from tests.unit.until import until
@@ -301,3 +301,20 @@ async def test_a_call_in_a_thread_cannot_be_handed_over_and_what_it_read_is_not_
     descriptor.close()
     os.close(master)
     os.close(slave)
+
+
+def test_an_output_whose_reader_could_take_the_lbm_for_its_user_is_refused(tmp_path):
+    own, kinds = os.geteuid(), (socket.SOCK_STREAM, socket.SOCK_SEQPACKET, socket.SOCK_DGRAM)
+    for kind in kinds:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+        with ours, theirs:
+            # A datagram socket can be connected to another reader at any time.
+            assert shows_writer(ours.fileno(), own) is (kind is socket.SOCK_DGRAM)
+            assert shows_writer(ours.fileno(), own + 1)
+            assert not why_not("standard input", ours.fileno())
+            assert "take this LBM for you" in why_not("standard error", ours.fileno(), own + 1)
+    with socket.socket(socket.AF_UNIX) as unconnected, socket.socket() as other:
+        assert shows_writer(unconnected.fileno(), own)
+        assert not shows_writer(other.fileno(), own)
+    with open(tmp_path / "file", "w") as file:
+        assert not shows_writer(file.fileno(), own + 1)

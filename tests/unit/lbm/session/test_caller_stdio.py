@@ -28,7 +28,7 @@ class Caller:
 
 def new(caller=None):
     threads = UserThreads().of(os.geteuid())
-    return CallerStdio(threads, caller.ask if caller else lambda: None)
+    return CallerStdio(threads, os.getuid(), caller.ask if caller else lambda: None)
 
 
 @pytest.fixture
