@@ -13,6 +13,7 @@ from lbd.client.complaints import Trouble
 PIECE_BYTES = 1 << 16
 PEER = struct.Struct("3i")  # pid, uid, gid
 BLOCK, SET = 0, 2  # of pthread_sigmask
+KILL = 9
 OUTPUTS = (1, 2)
 
 
@@ -45,6 +46,11 @@ class OutputCopies:
         """Waits until all output has been copied."""
         for pid in self._pids:
             posix.waitpid(pid, 0)
+
+    def end(self) -> None:
+        """Leaves what its reader has not read."""
+        for pid in self._pids:
+            posix.kill(pid, KILL)
 
     def _copied_to(self, number: int) -> int:
         from _signal import pthread_sigmask, valid_signals  # type: ignore[import-not-found]

@@ -68,7 +68,7 @@ class Session:
         self.sent: dict[int, None] = {}  # signals sent, in order, but for stops
         sock.settimeout(LBM_SILENT_S)
         self.copies: OutputCopies | None = None
-        self.begun = self.stop_asked = self.continued = False  # `begun`: elsewhere
+        self.forced = self.begun = self.stop_asked = self.continued = False  # `begun`: elsewhere
         # Done before the request is sent: from then on signals are for the command.
         import _signal  # type: ignore[import-not-found]  # `signal` without its enums
 
@@ -187,7 +187,7 @@ class Session:
             self.sock.close()  # and with it what the LBM still holds for us
             for number, handler in self.restore:  # so that ^C ends the wait for a reader
                 self.set_signal(number, handler)
-            self.copies.wait()
+            self.copies.end() if self.forced else self.copies.wait()
         return end_as(found, self.options, self.sent, bool(terminal and terminal.interrupting))
 
     def stop(self) -> None:
@@ -222,6 +222,7 @@ class Session:
             now_s = monotonic()
             if now_s - self.interrupted_s < FORCE_WITHIN_S:
                 self.send_frame(tags.FORCE)
+                self.forced = True
             self.interrupted_s = now_s
         if number != TSTP:
             self.sent[number] = None

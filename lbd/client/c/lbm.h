@@ -24,7 +24,7 @@ static const char FORWARDED[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGT
 static const char FORWARDED_TO_QUEUE[] = {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, 0};
 
 static int closed_fds, lbm = -1, signals = -1, ended_by, first_ms = SILENT_MS, later_ms = -1;
-static bool spoken, placed, stop_asked;
+static bool spoken, placed, stop_asked, forced;
 static int frames_sent; /* the first is the request */
 static sigset_t unheard; /* signals no remote command received, since none had begun */
 static clock_t interrupted = -FORCE_TICKS;
@@ -80,7 +80,7 @@ static void pass_signals_on(void) {
     while (read(signals, &came, sizeof came) == sizeof came) {
         int number = (int)came.ssi_signo;
         if (number == SIGINT && times(&used) - interrupted < FORCE_TICKS)
-            send_frame(FORCE, NULL, 0);
+            forced = send_frame(FORCE, NULL, 0);
         if (number == SIGINT) interrupted = times(&used);
         stop_asked = stop_asked || number == SIGTSTP;
         if (number == SIGTSTP && !placed && !raise(SIGSTOP)) continue; /* after that: STOPPED */

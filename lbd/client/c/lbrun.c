@@ -138,7 +138,7 @@ static _Noreturn void end_as_told(void) {
     char *heard = field(HEARD);
     if (*field(REASON)) say("%s", field(REASON));
     pass_signals_on(); /* signals that came after the command's end */
-    if (copiers[1] || copiers[2]) await_copies();
+    if (!forced && (copiers[1] || copiers[2])) await_copies();
     if (*heard && !atoi(field(SIGNAL_NUMBER))) typed_signals &= ~strtoull(heard, NULL, 10);
     else typed_signals = 0;
     for (int one = SIGINT; one <= SIGQUIT; one++)

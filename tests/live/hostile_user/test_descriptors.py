@@ -55,8 +55,6 @@ AS_STDOUT = (
 
 @pytest.mark.parametrize("front", ["c", "python"])
 @pytest.mark.parametrize("kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM], ids=["dgram", "stream"])
-    "kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM], ids=lambda kind: kind.name
-)
 def test_a_service_is_shown_the_user_and_not_the_lbm(two, kind, front):
     """systemd killed an LBM that had sent its own notify socket what a command printed: any user
     could end everybody's commands so."""
