@@ -5,27 +5,34 @@ notify socket, the journal), it must be shown us and not the LBM. The other end 
 with whom it was connected to, so one of our own user gets its output from the LBM itself.
 """
 
+import _signal  # type: ignore[import-not-found]  # `signal` without its enums
 import posix
 import struct
 
 from lbd.client.complaints import Trouble
 
+TYPE_CHECKING = False  # importing typing would cost a millisecond
+if TYPE_CHECKING:
+    from _socket import socket
+    from collections.abc import Sequence
+
+    Handlers = Sequence[tuple[int, object]]
+
 PIECE_BYTES = 1 << 16
 PEER = struct.Struct("3i")  # pid, uid, gid
 BLOCK, SET = 0, 2  # of pthread_sigmask
 KILL = 9
+ALL = _signal.valid_signals()
 OUTPUTS = (1, 2)
 
 
 class OutputCopies:
-    """The children that copy, by the descriptor they copy to."""
+    """The children that copy, and the pipes they copy from, by the descriptor they copy to."""
 
-    def __init__(self) -> None:
+    def __init__(self, closed: int) -> None:
+        """`closed`: bit N where descriptor N is. Raises Trouble."""
         self._pids: list[int] = []
         self._pipes: dict[int, int] = {}
-
-    def make(self, closed: int) -> None:
-        """Makes a child for each output that needs one. Raises Trouble."""
         for number in OUTPUTS:
             if not closed >> number & 1 and shows_writer(number):
                 try:
@@ -37,32 +44,31 @@ class OutputCopies:
         """Returns what the command gets as this descriptor."""
         return self._pipes.get(number, number)
 
-    def close(self) -> None:
+    def close_given(self) -> None:
         """The command has the pipes now: the children end once nobody has them open."""
         for pipe in self._pipes.values():
             posix.close(pipe)
 
-    def wait(self) -> None:
-        """Waits until all output has been copied."""
+    def finish(self, sock: "socket", handlers: "Handlers", *, is_forced: bool) -> None:
+        """Waits until all output has been copied; `is_forced`: no more, as the user wants an end.
+        `handlers`: of signals, which are ours again, so that ^C ends the wait for a reader."""
+        sock.close()  # and with it what the LBM still holds for us
+        for number, handler in handlers:
+            _signal.signal(number, handler)
         for pid in self._pids:
+            if is_forced:
+                posix.kill(pid, KILL)
             posix.waitpid(pid, 0)
 
-    def end(self) -> None:
-        """Leaves what its reader has not read."""
-        for pid in self._pids:
-            posix.kill(pid, KILL)
-
     def _copied_to(self, number: int) -> int:
-        from _signal import pthread_sigmask, valid_signals  # type: ignore[import-not-found]
-
         source, pipe = posix.pipe2(posix.O_CLOEXEC)
-        before = pthread_sigmask(BLOCK, valid_signals())  # it ends when the command has closed it
+        before = _signal.pthread_sigmask(BLOCK, ALL)  # it ends when the command has closed it
         try:
             pid = posix.fork()
             if not pid:
                 copy(source, number)
         finally:
-            pthread_sigmask(SET, before)
+            _signal.pthread_sigmask(SET, before)
             posix.close(source)
         self._pids.append(pid)
         return pipe

@@ -2,6 +2,7 @@
 
 import posix
 import sys
+from time import monotonic
 
 from lbd.client.complaints import Trouble, say
 from lbd.client.lbm_socket import is_restarting
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Container
     from typing import Protocol
 
-    from lbd.client.output_copies import OutputCopies
     from lbd.client.terminal import Terminal
 
     class Locally(Protocol):
@@ -57,9 +57,7 @@ class Session:
         terminal: "Terminal | None",
         locally: "Locally",
     ) -> None:
-        self.sock = sock
-        self.options = options
-        self.around = around
+        self.sock, self.options, self.around = sock, options, around
         self.terminal = terminal
         self.locally = locally
         self.split = Splitter(REPLY_LIMIT_BYTES)
@@ -67,7 +65,6 @@ class Session:
         self.early: list[bytes] | None = []  # signals received while the request is being sent
         self.sent: dict[int, None] = {}  # signals sent, in order, but for stops
         sock.settimeout(LBM_SILENT_S)
-        self.copies: OutputCopies | None = None
         self.forced = self.begun = self.stop_asked = self.continued = False  # `begun`: elsewhere
         # Done before the request is sent: from then on signals are for the command.
         import _signal  # type: ignore[import-not-found]  # `signal` without its enums
@@ -162,13 +159,8 @@ class Session:
         typing = terminal is not None and terminal.typing
         # Until now a stop is for us alone, from now on for the command: none may get lost.
         self.set_mask(BLOCK, (TSTP,))
-        if self.around.sockets:
-            from lbd.client.output_copies import OutputCopies
-
-            self.copies = OutputCopies()
-            self.copies.make(self.around.closed)
         try:
-            give_descriptors(self.sock, self.around.closed, typing, self.copies)
+            give_descriptors(self.sock, self.around, typing)
         except (BrokenPipeError, ConnectionResetError):
             raise Trouble(LOST) from None
         self.begun = True
@@ -183,11 +175,8 @@ class Session:
         terminal = self.terminal
         if terminal is not None:
             terminal.give_back()
-        if self.copies is not None:
-            self.sock.close()  # and with it what the LBM still holds for us
-            for number, handler in self.restore:  # so that ^C ends the wait for a reader
-                self.set_signal(number, handler)
-            self.copies.end() if self.forced else self.copies.wait()
+        if self.around.copies is not None:
+            self.around.copies.finish(self.sock, self.restore, is_forced=self.forced)
         return end_as(found, self.options, self.sent, bool(terminal and terminal.interrupting))
 
     def stop(self) -> None:
@@ -217,8 +206,6 @@ class Session:
     def forward(self, number: int, _frame: object) -> None:
         """Passes a signal on; a second interrupt within a second kills the command."""
         if number == INT:
-            from time import monotonic
-
             now_s = monotonic()
             if now_s - self.interrupted_s < FORCE_WITHIN_S:
                 self.send_frame(tags.FORCE)
@@ -242,17 +229,20 @@ class Session:
         self.send_frame(tags.SIGNAL, bytes((number,)))
 
 
-def give_descriptors(
-    sock: "socket", closed: int, typing: bool, copies: "OutputCopies | None"
-) -> None:
-    """Sends those of descriptors 0, 1 and 2 that are open."""
-    numbers = [number for number in (0, 1, 2) if not closed >> number & 1]
-    given = [copies.given(number) if copies else number for number in numbers]
+def give_descriptors(sock: "socket", around: Surroundings, typing: bool) -> None:
+    """Sends those of descriptors 0, 1 and 2 that are open. Raises Trouble."""
+    numbers = [number for number in (0, 1, 2) if not around.closed >> number & 1]
+    given = numbers
+    if around.sockets:
+        from lbd.client.output_copies import OutputCopies
+
+        around.copies = OutputCopies(around.closed)
+        given = [around.copies.given(number) for number in numbers]
     packed = b"".join([number.to_bytes(4, sys.byteorder) for number in given])
     attached = [(1, 1, packed)] if numbers else []  # SOL_SOCKET, SCM_RIGHTS
     sock.sendmsg([pack(tags.DESCRIPTORS)], attached)
-    if copies is not None:
-        copies.close()
+    if around.copies is not None:
+        around.copies.close_given()
     # They are the command's now. Open copies here would hide from its pipes that it has closed
     # them. Only standard error stays, for messages.
     null = posix.open("/dev/null", posix.O_RDWR)

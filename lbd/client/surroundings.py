@@ -10,6 +10,7 @@ from lbd.local.frames import field
 
 TYPE_CHECKING = False  # importing typing would cost a millisecond
 if TYPE_CHECKING:
+    from lbd.client.output_copies import OutputCopies
     from lbd.client.staging import Staging
     from lbd.client.terminal import Terminal
 
@@ -33,6 +34,7 @@ class Surroundings:
         self.empty_input = False  # standard input is /dev/null, so there is nothing to forward
         self.null_outputs = 0  # bits 1 and 2: outputs to /dev/null, which every host has
         self.sockets = 0  # bits 1 and 2: outputs to sockets
+        self.copies: OutputCopies | None = None
         self.joined = False  # standard output and error are one file, so their order must be kept
         self.command: list[bytes] = []
         self.environment: dict[bytes, bytes] = {}

@@ -11,6 +11,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+MOUNTS_BYTES = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
@@ -68,7 +70,8 @@ def own_directory(mount: str, root: str, path: str) -> Path:
 def mounted() -> list[Hierarchy]:
     """Returns the hierarchies of this process; none where /proc or cgroups are missing."""
     try:
-        mountinfo = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+        with open("/proc/self/mountinfo", "rb") as file:  # to which users may add very many
+            mountinfo = file.read(MOUNTS_BYTES).rpartition(b"\n")[0].decode(errors="replace")
         own = Path("/proc/self/cgroup").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []

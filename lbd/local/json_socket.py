@@ -29,13 +29,10 @@ if TYPE_CHECKING:
 
 BODY_LIMIT_BYTES = 1 << 20
 CONNECT_S = 2.0
-SHOWN_CHARACTERS = 100  # of a text that is refused
 ANSWER_LIMIT_BYTES = 64 << 20  # for programs: some 100,000 jobs of the queue
 
 # A JSON object; its reader checks the values.
 Json = dict[str, object]
-
-
 AWAY, HEARD, SEVERAL = "away", "heard", "several"  # SEVERAL jobs match; one must be named
 
 
@@ -91,8 +88,8 @@ async def reply_to(request: Json, answer: Awaitable[Json | None]) -> Json:
         text = f"{where}{problem.strerror or repr(problem)}"
         return {"ok": False, "error": text, "code": "unavailable"}
     except UnicodeEncodeError as problem:  # of a word that the user typed
-        text = f"{problem.object[:SHOWN_CHARACTERS]!a}: text must be UTF-8"
-        return {"ok": False, "error": text, "code": "usage"}
+        error = f"{problem.object[:100]!a}: text must be UTF-8"
+        return {"ok": False, "error": error, "code": "usage"}
     except (KeyError, TypeError, ValueError, ArithmeticError) as problem:
         text = f"bad request {request.get('op')!r}: {problem!r}"
         return {"ok": False, "error": text, "code": "usage"}

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Protocol
 
 from lbd.errors import Unavailable
-from lbd.launch.directory_look import file_system, kernel_id, look
+from lbd.launch.directory_look import MOUNTS_BYTES, file_system, kernel_id, look, mounts
 from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.as_user import AsUser
 from lbd.lbm.core.journey_events import NOT_SHARED, TAKE_ALONG
@@ -26,7 +26,6 @@ from lbd.model import HostId
 from lbd.process.timed_cache import TimedCache
 
 LOOK_S = 2.0
-OUR_VIEW = "/proc/self/mountinfo"
 KNOWN_S = 60.0  # by then the number of a mount may be reused
 PROGRAM = -1  # used in `Unshared` in place of a device, for a missing program
 
@@ -96,10 +95,11 @@ class Looker:
 
 
 def has_our_view(pid: int) -> bool:
-    """Whether a path means the same to that process as to us."""
+    """Whether a path means the same to that process as to us; False if there are too many mounts
+    to tell."""
     try:
-        with open(f"/proc/{pid}/mountinfo", "rb") as theirs, open(OUR_VIEW, "rb") as ours:
-            return theirs.read() == ours.read()
+        theirs = mounts(str(pid))
+        return len(theirs) < MOUNTS_BYTES and theirs == mounts()
     except OSError:
         return False
 

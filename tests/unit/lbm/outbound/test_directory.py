@@ -1,5 +1,6 @@
 """Whether a working directory must be the same on the host where a command runs."""
 
+import os
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -7,9 +8,10 @@ import pytest
 
 from lbd.errors import Unavailable
 from lbd.keeper.local_account import ROOT_REFUSED
+from lbd.launch import directory_look
 from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.outbound import directory
-from lbd.lbm.outbound.directory import Directory
+from lbd.lbm.outbound.directory import Directory, has_our_view
 from lbd.lbm.session.request import ClientRequest
 from lbd.local import client_tags as tags
 
@@ -75,3 +77,15 @@ async def test_a_missing_keeper_is_not_a_fault_of_the_directory(trouble, said):
     with pytest.raises(Unavailable) as problem:
         await made.stamp()
     assert str(problem.value) == said
+
+
+def test_of_very_many_mounts_only_the_first_are_read(monkeypatch):
+    """A user's 460 MB of them held up the LBM for three seconds, again for each command."""
+    own = os.getpid()
+    assert has_our_view(own)
+    for module in (directory, directory_look):
+        monkeypatch.setattr(module, "MOUNTS_BYTES", 100)
+    assert len(directory_look.mounts(str(own))) == 100
+    assert not has_our_view(own)  # so the keeper looks as the user
+    monkeypatch.setattr(directory, "MOUNTS_BYTES", 101)
+    assert has_our_view(own)
