@@ -495,7 +495,7 @@ class OthersUse:
     the dispatcher."""
 
     slots: Slots
-    names: Collection[JobId]  # of the attempts
+    names: set[JobId]  # of the attempts
     reported: Use = Use()
 
     def used(self) -> int:
@@ -520,6 +520,9 @@ class OthersUse:
         return replace(facts, resources=left)
 
     def now(self) -> Use:
+        slots = self.slots
+        if not slots.waiting and slots.holders <= self.names:  # most often there is nobody else
+            return Use(facts=slots.pool.facts(besides=self.names))
         return Use(self.used(), self.facts(), *self.slots.room_beside_hog(self.names))
 
     def note(self) -> Use:
