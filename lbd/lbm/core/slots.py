@@ -179,10 +179,10 @@ class Slots:
         """Takes a slot now, or returns False; with `slots`, the minimum and maximum number.
         `beyond`: nested or named by its user, so it may exceed the slots."""
         least, most = slots
-        is_free = self.used + least <= self.total and not self._goes_behind(needs)
-        may_exceed = beyond or (least == 1 and self._makes_room(user))
-        if not (is_free or (may_exceed and self._is_bearable(user, least))):
-            return False
+        if self.used + least > self.total or self._goes_behind(needs):
+            may_exceed = beyond or (least == 1 and self._makes_room(user))
+            if not (may_exceed and self._is_bearable(user, least)):
+                return False
         if not self.pool.take(job, needs):
             return False
         self.hold(job, user, max(least, min(most, self.total - self.used)))

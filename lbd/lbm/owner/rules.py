@@ -136,7 +136,7 @@ def opens(hours: WeekHours) -> float:
 
 def opens_text(hours: WeekHours) -> str:
     """Like `opens`, for people; "" = not known."""
-    opens_s = opens(hours)
+    opens_s = opens(hours) if hours else 0.0
     return time_of_day(opens_s) if opens_s else ""
 
 

@@ -280,7 +280,7 @@ class DispatcherLine:
         self._pending.add(report)
         if report.phase in ("slot", "stage") or self._ahead.has_changed(self._host.slots.total):
             self._heartbeat_wanted = True
-        # While others wait here for the slot, the report of an end may wait for more of them, though
+        # While others wait here for the slot, the report of an end may wait for more of them, but
         # not long once half of those are left. A command as short as LINGER_S is in one message.
         waiting, ahead_s = len(self._host.executions.line.turns), self._ahead.ahead_s
         if waiting:

@@ -66,7 +66,8 @@ def printed_in(sizes: Sequence[tuple[int, int]], freed_bytes: int) -> int:
     """How much was printed to files with these sizes, as returned by `sizes_of`. A hole of the
     job's own making (ftruncate(2)) was not printed, and takes no disk space, however large it is.
     """
-    return min(sum(size for size, _ in sizes), freed_bytes + sum(taken for _, taken in sizes))
+    printed, taken = map(sum, zip((0, freed_bytes), *sizes, strict=True))
+    return min(printed, taken)
 
 
 def sizes_of(path: str) -> tuple[int, int]:
