@@ -332,6 +332,19 @@ class Performer:
         return e.KeeperReady()
 
 
+def is_admitted_at_once(live: Performer) -> bool:
+    """Asks the owner's rules. Returns False if `admit` must do that."""
+    request = live.request
+    try:
+        found = live.host.admit_at_once(request.user, request.uid, request.origin)
+    except Exception:  # `admit` meets it again, and the command is refused for it
+        return False
+    if found is not None:
+        live.admitted = found
+        live.feed(e.Admitted())
+    return found is not None
+
+
 def named(live: Performer) -> str:
     return live.shown or live.id
 

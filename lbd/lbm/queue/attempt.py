@@ -21,7 +21,7 @@ from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.slots import granted_text, variables
 from lbd.lbm.handover.records import QueuedAttempt
 from lbd.lbm.inbound.context import InboundContext
-from lbd.lbm.inbound.performer import FAULT, Performer, job_log
+from lbd.lbm.inbound.performer import FAULT, Performer, is_admitted_at_once, job_log
 from lbd.lbm.inbound.request import dry_start, make_order, over_memory, phase_of
 from lbd.lbm.inbound.submitted import Common
 from lbd.lbm.queue.attempt_outputs import no_room, open_stdio, output_trouble, refused_for
@@ -96,7 +96,7 @@ class Attempt(Performer):
         if fault := self.common.fault:
             reason = f"its stored request cannot be run: {fault}"
             self.feed(e.Denied(reason, self.common.phase))
-        else:
+        elif not is_admitted_at_once(self):
             self.answer(self.admit(), e.Denied(FAULT, "admission"))
 
     def left(self, report: dispatch_pb2.AttemptReport | None) -> QueuedAttempt:
