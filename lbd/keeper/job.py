@@ -137,7 +137,7 @@ class Running:
     def is_left_alone(self) -> bool:
         """Whether it runs, and nothing is to be done to it."""
         is_let_run = self.ended is None and self.kill_at_s is None
-        return is_let_run and self.stopping.look_at_s is None and not self.treated.is_changing
+        return is_let_run and self.stopping.look_at_s is None and self.treated.steps is None
 
     def is_urgent(self, now_s: float) -> bool:
         return self.kill_at_s is not None and not self.hangs(now_s)

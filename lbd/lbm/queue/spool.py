@@ -52,11 +52,11 @@ from lbd.lbm.queue.output_file import (
     ACCESS_LIST,
     BLOCK_BYTES,
     OWNER,
+    Leased,
     access_list,
     attempt_of,
     is_dropped,
     is_marked,
-    leased,
     owner_of,
     printed_in,
     punch_hole,
@@ -261,7 +261,7 @@ class Spool:
             return None
         # A process that has escaped from its job may have kept the job's output open.
         with (
-            leased(descriptor, fcntl.F_WRLCK) as is_ours_alone,
+            Leased(descriptor, fcntl.F_WRLCK) as is_ours_alone,
             contextlib.suppress(OSError),  # the directory does not exist yet
         ):
             if is_ours_alone and not os.fstat(descriptor).st_size:

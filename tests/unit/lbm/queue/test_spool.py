@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from lbd.lbm.queue import spool as spool_module
-from lbd.lbm.queue.output_file import leased, remove
+from lbd.lbm.queue.output_file import Leased, remove
 from lbd.lbm.queue.spool import PIECE_BYTES, Spool
 from lbd.process.disk_space import FULL_BYTES
 
@@ -276,7 +276,7 @@ def test_who_opens_it_while_it_is_looked_at_ends_nobody(tmp_path):
         for number in (signal.SIGIO, signal.SIGURG)
     }
     try:
-        with leased(own, fcntl.F_WRLCK) as is_ours_alone:
+        with Leased(own, fcntl.F_WRLCK) as is_ours_alone:
             if not is_ours_alone:
                 pytest.skip("no leases here")
             with pytest.raises(BlockingIOError):
