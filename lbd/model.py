@@ -25,6 +25,8 @@ def quick_value(kind: type[Value]) -> type[Value]:
     made = dataclass(slots=True, eq=False, repr=False)(kind)
     for special in (__eq__, __hash__, __repr__):
         setattr(made, special.__name__, special)
+    if not kind.__annotations__:
+        delattr(made, "__init__")  # that of `object` does as little, in less time
     return made
 
 

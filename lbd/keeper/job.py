@@ -32,6 +32,7 @@ THREADS_MAX = 512  # threads inspected
 URGENT_S = 30.0  # what is still there so long after it was first killed hangs in the kernel
 NO_USAGE = resource.struct_rusage((0.0,) * 2 + (0,) * 14)
 TYPED = 1 << signal.SIGINT | 1 << signal.SIGQUIT
+CHANGED = os.WEXITED | os.WSTOPPED | os.WCONTINUED
 CHILDREN_BYTES, LAST_CHILDREN = 1 << 18, 16  # the end of the list also holds adopted children
 
 
@@ -132,6 +133,12 @@ class Running:
             user_s = max(user_s, (group_cpu_s(self.group) or 0.0) - system_s)
         return int(user_s * 1e6), int(system_s * 1e6)
 
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether it runs, and nothing is to be done to it."""
+        is_let_run = self.ended is None and self.kill_at_s is None
+        return is_let_run and self.stopping.look_at_s is None and self.treated.steps is None
+
     def is_urgent(self, now_s: float) -> bool:
         return self.kill_at_s is not None and not self.hangs(now_s)
 
@@ -143,6 +150,8 @@ class Running:
 
     def due_s(self, now_s: float) -> list[float]:
         """Returns the times at which to look at the job again, on the monotonic clock."""
+        if self.is_left_alone:
+            return []
         treat_at_s = now_s + PAUSE_S if self.treated.is_changing else None
         kill_at_s = self.look_at_s if self.ended else self.kill_at_s
         times_s = (kill_at_s, self.stopping.look_at_s, treat_at_s)
@@ -189,8 +198,8 @@ def reap(child: int, jobs: Collection[Running]) -> tuple[int, int, resource.stru
 def next_to_reap() -> int:
     """Returns a child that has ended, stopped or continued, which is still to be waited for; 0 if
     there is none."""
-    changed = os.WEXITED | os.WSTOPPED | os.WCONTINUED
-    with contextlib.suppress(ChildProcessError):
-        found = os.waitid(os.P_ALL, 0, changed | os.WNOHANG | os.WNOWAIT)
-        return found.si_pid if found else 0
-    return 0
+    try:
+        found = os.waitid(os.P_ALL, 0, CHANGED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return 0
+    return found.si_pid if found else 0

@@ -48,7 +48,7 @@ class LbmLine:
 
     @property
     def is_behind(self) -> bool:
-        return bool(self._rest or self._unsaid)
+        return bool(self._rest or self._unsaid.size_bytes)
 
     def say(self, frame: bytes, key: str = "") -> None:
         if self.is_behind:
@@ -63,7 +63,7 @@ class LbmLine:
     def go_on(self) -> None:
         """Sends as much as the LBM takes now."""
         try:
-            while self._rest or self._unsaid:
+            while self._rest or self._unsaid.size_bytes:
                 self._rest = self._rest or self._unsaid.take()
                 self._rest = self._rest[self.socket.send(self._rest) :]
         except BlockingIOError:

@@ -171,7 +171,7 @@ class Keeper:
 
     def _poll_ms(self) -> int:
         jobs, now_s = self.jobs.values(), time.monotonic()
-        if self._containment.has_strays or any(j.ended and not j.hangs(now_s) for j in jobs):
+        if self._containment.has_strays or [j for j in jobs if j.ended and not j.hangs(now_s)]:
             return POLL_ENDING_MS
         due = self._beginnings.looks.due_s() + self._watchdogs.due_s()
         due += [at_s for job in jobs for at_s in job.due_s(now_s)]
@@ -209,8 +209,7 @@ class Keeper:
             return
         self._poll.unregister(self._lbm.socket)
         self._descriptors += close_connection(self._lbm.socket)
-        self._lbm = None
-        self._alone_since_s = time.monotonic()
+        self._lbm, self._alone_since_s = None, time.monotonic()
         close_apart(self._descriptors)
         self._descriptors = []
         if not self._holding.is_complete:
@@ -311,8 +310,9 @@ class Keeper:
         now_s = time.monotonic()
         for name in self._limits.over():
             self.jobs[name].kill_at_s = now_s
-        self._urgency.become(urgent=any(job.is_urgent(now_s) for job in self.jobs.values()))
-        for name, job in list(self.jobs.items()):
+        busy = [(name, job) for name, job in self.jobs.items() if not job.is_left_alone]
+        self._urgency.become(urgent=any(job.is_urgent(now_s) for _, job in busy))
+        for name, job in busy:
             job.treated.go_on()
             if not job.ended or not job.begun:
                 job.stopping.look(job.pid, job.group)

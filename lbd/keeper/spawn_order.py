@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Never
 
 from lbd.launch.directory_stamp import Stamp, read_stamp
-from lbd.local import field_table
+from lbd.local import field_table, frames
 from lbd.local.field_reader import Reader, by_key, by_key_until
 from lbd.local.field_table import Field, count, flag
 
@@ -19,6 +19,7 @@ from lbd.local.field_table import Field, count, flag
 JOB, CLOSED_FDS = b"j", b"c"
 BELONGINGS = b"h"
 ALLOWED, DENIED, SUBJECT = b"A", b"D", b"B"
+SHARED = b"S"  # begins the part that many orders may share, with the environment in it
 SUBJECT_AT = 6  # the index in argv that the SUBJECT has, if there is one
 
 IN_FRONT, BEHIND = 1, 2  # whether the command's group is in the terminal's foreground
@@ -136,24 +137,27 @@ COMMON = (
     patterns(DENIED, "denied"),
 )
 READER = Reader((*OWN, ENVIRONMENT, *COMMON))
-OWN_READER, COMMON_READER = Reader((*OWN, ENVIRONMENT)), Reader(COMMON)
+OWN_READER, COMMON_READER = Reader((*OWN, ENVIRONMENT)), Reader((ENVIRONMENT, *COMMON))
 COMMON_KEYS = frozenset(field.key for field in COMMON)
+SHARED_KEYS = COMMON_KEYS | {SHARED}
 COMMON_NAMES = tuple(field.attribute for field in COMMON)
 common_values = operator.attrgetter(*COMMON_NAMES)
 REMEMBERED = 64  # common parts of successive orders are packed and read once
-REMEMBERED_BYTES = 1 << 13
+REMEMBERED_BYTES = 1 << 14
 
 
 def read_order(body: bytes) -> Order:
     """Raises ValueError if a field is malformed."""
-    given, at = by_key_until(body, COMMON_KEYS)
+    given, at = by_key_until(body, SHARED_KEYS)
     common = read_common(body[at:]) if len(body) - at <= REMEMBERED_BYTES else None
     if common is None:
         order = Order()
         READER.read(body, order)
     else:
         order = Order(**common)
+        shared, order.environment = order.environment, {}
         OWN_READER.set(given, order)
+        order.environment |= shared
     if not order.job or not order.argv:
         raise ValueError("a job without id or command")
     return order
@@ -164,10 +168,10 @@ def read_common(rest: bytes) -> dict[str, Never] | None:
     """Returns the fields set by `rest`, shared and not to be changed; None if it has other fields.
     Raises ValueError."""
     given = by_key(rest)
-    if not given.keys() <= COMMON_KEYS:
+    if not given.keys() <= (SHARED_KEYS | {ENVIRONMENT.key} if SHARED in given else COMMON_KEYS):
         return None
     COMMON_READER.set(given, order := Order())
-    return {field.attribute: getattr(order, field.attribute) for field in COMMON}
+    return {field.attribute: getattr(order, field.attribute) for field in (ENVIRONMENT, *COMMON)}
 
 
 def pack_order(order: Order) -> bytes:
@@ -183,4 +187,4 @@ def pack_values(values: tuple[object, ...]) -> bytes:
 
 def pack_common(order: Order) -> bytes:
     """Packs what many orders may share: all but the job and its arguments."""
-    return field_table.pack((ENVIRONMENT, *COMMON), order)
+    return frames.field(SHARED, b"") + field_table.pack((ENVIRONMENT, *COMMON), order)

@@ -30,7 +30,7 @@ class Treated:
     # Values to restore: by process, its start time and nice value.
     nices: dict[int, tuple[int, int]] = field(default_factory=dict)
 
-    _steps: Generator[None, None, None] | None = None  # the remaining work
+    steps: Generator[None, None, None] | None = None  # the remaining work
 
     @property
     def is_still(self) -> bool:
@@ -39,16 +39,16 @@ class Treated:
     @property
     def is_changing(self) -> bool:
         """Returns whether work remains: call `go_on` shortly."""
-        return self._steps is not None
+        return self.steps is not None
 
     def become(self, kind: int, leader: int, group: str) -> None:
-        self._steps = self._change(self._steps, self.kind, kind, leader, group)
+        self.steps = self._change(self.steps, self.kind, kind, leader, group)
         self.kind = kind
         self.go_on()
 
     def go_on(self) -> None:
-        if self._steps is not None and next(self._steps, True):
-            self._steps = None
+        if self.steps is not None and next(self.steps, True):
+            self.steps = None
 
     def _change(
         self, earlier: Generator[None, None, None] | None, before: int, kind: int,

@@ -55,7 +55,7 @@ class UserLooks:
         return self._looks.keys()
 
     def due_s(self) -> list[float]:
-        return [look.until_s for look in self._looks.values()]
+        return [look.until_s for look in self._looks.values()] if self._looks else []
 
     def look(self, user: tuple[int, ...]) -> int | None:
         """Starts a look-up of that user. Returns the descriptor that will report, None if one is

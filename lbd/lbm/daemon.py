@@ -92,8 +92,8 @@ class Lbm:
         self._rules = InForce(config, reread)
         self._keeper = KeeperWatch(config, self._rules, stop)
         self._link = self._keeper.link
-        look_up_user = LookUps(find_account).look_up
-        self._as_user = AsUser(self._link, look_up_user)
+        accounts = LookUps(find_account)
+        self._as_user = AsUser(self._link, accounts.look_up)
         self._trust: Tls | transport.Plain | None = None
         self._peers: transport.Peers | None = None
         self._server: transport.Server | None = None
@@ -104,7 +104,8 @@ class Lbm:
             link=self._link,
             slots=slots_of(config, *self._rules.slots(self._slots_wanted)),
             jobs=jobs,
-            look_up_user=look_up_user,
+            look_up_user=accounts.look_up,
+            known_user=accounts.fresh,
             changed=self._changed,
             job_began=self._job_began,
             job_ended=self._job_ended,

@@ -74,7 +74,8 @@ class ProcessExit:
     @property
     def status(self) -> int:
         """The command's own status, or 128+N."""
-        return 128 + self.signal if self.signal else os.waitstatus_to_exitcode(self.wait_status)
+        code = os.waitstatus_to_exitcode(self.wait_status)  # -N if ended by signal N
+        return code if code >= 0 else 128 - code
 
 
 class SpawnFailed(LbdError):

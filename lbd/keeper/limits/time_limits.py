@@ -40,8 +40,12 @@ def limit_frame(job: str, until_s: float, cpu_s: float) -> bytes:
     """Packs a LIMIT frame: run until then on the boot clock, with so much CPU time (0 = any) of the
     whole tree, unless another one follows."""
     lease_s = max(0.0, until_s - clock_s())
-    numbers = (LEASE_UNTIL_MS, until_s * 1e3), (LEASE_MS, lease_s * 1e3), (CPU_US, cpu_s * 1e6)
-    fields = [(spawn_order.JOB, job.encode()), *((key, b"%d" % value) for key, value in numbers)]
+    fields = (
+        (spawn_order.JOB, job.encode()),
+        (LEASE_UNTIL_MS, b"%d" % (until_s * 1e3)),
+        (LEASE_MS, b"%d" % (lease_s * 1e3)),
+        (CPU_US, b"%d" % (cpu_s * 1e6)),
+    )
     return frames.pack(LIMIT, frames.pack_fields(fields))
 
 

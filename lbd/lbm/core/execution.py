@@ -148,8 +148,10 @@ class Execution:
     @property
     def alarm_s(self) -> float | None:
         """Like `wake_at_s`, without the lease, which its holder watches by a clock of its own."""
-        timers = self.timers.items()
-        return min((at_s for timer, at_s in timers if timer is not Timer.LEASE), default=None)
+        timers = self.timers
+        if not timers or (len(timers) == 1 and Timer.LEASE in timers):
+            return None
+        return min([at_s for timer, at_s in timers.items() if timer is not Timer.LEASE])
 
     @property
     def job_state(self) -> JobState:

@@ -179,10 +179,10 @@ class Slots:
         """Takes a slot now, or returns False; with `slots`, the minimum and maximum number.
         `beyond`: nested or named by its user, so it may exceed the slots."""
         least, most = slots
-        is_free = self.used + least <= self.total and not self._goes_behind(needs)
-        may_exceed = beyond or (least == 1 and self._makes_room(user))
-        if not (is_free or (may_exceed and self._is_bearable(user, least))):
-            return False
+        if self.used + least > self.total or self._goes_behind(needs):
+            may_exceed = beyond or (least == 1 and self._makes_room(user))
+            if not (may_exceed and self._is_bearable(user, least)):
+                return False
         if not self.pool.take(job, needs):
             return False
         self.hold(job, user, max(least, min(most, self.total - self.used)))
@@ -495,7 +495,7 @@ class OthersUse:
     the dispatcher."""
 
     slots: Slots
-    names: Collection[JobId]  # of the attempts
+    names: set[JobId]  # of the attempts
     reported: Use = Use()
 
     def used(self) -> int:
@@ -520,6 +520,9 @@ class OthersUse:
         return replace(facts, resources=left)
 
     def now(self) -> Use:
+        slots = self.slots
+        if not slots.waiting and slots.holders <= self.names:  # most often there is nobody else
+            return Use(facts=slots.pool.facts(besides=self.names))
         return Use(self.used(), self.facts(), *self.slots.room_beside_hog(self.names))
 
     def note(self) -> Use:

@@ -23,6 +23,7 @@ from lbd.text.closed_words import WORDS
 DRAINED, NOT_YET = "drained", "not-yet"
 # Looks up an account, for an asker: a user or another host
 UserLookup = Callable[[str | int, Hashable], Awaitable[LocalUser | None]]
+KnownUser = Callable[[str | int], tuple[LocalUser | None] | None]  # None: it must be looked up
 
 
 @dataclass(slots=True)
@@ -35,6 +36,7 @@ class InboundContext:
     slots: Slots
     jobs: Jobs
     look_up_user: UserLookup
+    known_user: KnownUser
     changed: Callable[[], None]  # slots or jobs changed: notify the LIM
     job_began: Callable[[JobId, int, str], None]
     job_ended: Callable[[JobId], None]
@@ -61,6 +63,17 @@ class InboundContext:
         if refused.is_drained or refused.reason == self.rules.closed()[1]:
             return DRAINED
         return NOT_YET if refused.wait_s else "admission"
+
+    def admit_at_once(self, user: str, uid: int, origin: str) -> Admit | None:
+        """Admits whom `admit` would, if the user database need not be asked for that."""
+        users, asker = self.config.users, Asker(user, uid)
+        known = self.known_user(wanted_account(users, asker))
+        if known is None or known[0] is None or os.path.exists(self.drained_mark):
+            return None
+        found = identify(users, asker, known[0], self.link.uid)
+        if isinstance(found, Admit) and self.rules.allow(asker, found.run_as, origin):
+            return found
+        return None
 
     async def admit(self, user: str, uid: int, origin: str) -> Admit | Refuse:
         """Decides whether `user` of that host may run commands here, and as whom."""

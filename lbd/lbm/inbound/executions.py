@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from lbd.lbm.core.execution import Execution
+from lbd.lbm.core.execution import Execution, Phase
 from lbd.lbm.core.execution_events import Event, SlotGranted, Treatment
 from lbd.lbm.core.slots import SlotLine, Slots
 from lbd.model import HostId, JobId, Needs
@@ -25,9 +25,6 @@ class Live(Protocol):
     shown: str  # the job's id as people know it, if that is not `id`
     execution: Execution
     request: lbm_pb2.RunRequest
-
-    @property
-    def is_over(self) -> bool: ...
 
     @property
     def is_busy(self) -> bool:
@@ -128,7 +125,7 @@ class Executions:
             live.handle(event)
         except Exception as fault:  # whatever the cause, the other commands continue
             job_log.error(live.shown or live.id, "its event %r is lost", event, problem=fault)
-        if live.is_over and self._live.get(live.id) is live:
+        if live.execution.phase is Phase.OVER and self._live.get(live.id) is live:
             del self._live[live.id]
 
     def free(self, job: JobId) -> None:

@@ -289,11 +289,11 @@ class Performer:
 
     async def spawn(self, order: Order, descriptors: list[int], limit: bytes = b"") -> None:
         """Raises Unavailable, OSError; then nothing runs."""
-        held = Belongings(self.slots, self.host.slots.pool.grant_of(self.id))
-        order.belongings = pack_belongings(held)
+        grant = self.host.slots.pool.grant_of(self.id)
+        if grant or self.slots > 1:
+            order.belongings = pack_belongings(Belongings(self.slots, grant))
         self._ordered_s = self.clock()
-        spawned = await self.host.link.spawn(order, descriptors, self.stopped, limit)
-        self._follow(spawned)
+        self._follow(await self.host.link.spawn(order, descriptors, self.stopped, limit))
 
     def _follow(self, spawned: Spawned) -> None:
         self.spawned, self._keeper_pid = spawned, self.host.link.pid
@@ -332,6 +332,19 @@ class Performer:
         return e.KeeperReady()
 
 
+def is_admitted_at_once(live: Performer) -> bool:
+    """Asks the owner's rules. Returns False if `admit` must do that."""
+    request = live.request
+    try:
+        found = live.host.admit_at_once(request.user, request.uid, request.origin)
+    except Exception:  # `admit` meets it again, and the command is refused for it
+        return False
+    if found is not None:
+        live.admitted = found
+        live.feed(e.Admitted())
+    return found is not None
+
+
 def named(live: Performer) -> str:
     return live.shown or live.id
 
@@ -341,7 +354,8 @@ def stepped(live: Performer, event: e.Event) -> list[e.Action]:
     execution = live.execution
     before, treated, cause = execution.phase, execution.treatment, execution.cause
     actions = execution.handle(event, live.clock())
-    job_log.step(named(live), event, before, execution.phase, live.which)
+    if execution.phase is not before:
+        job_log.step(named(live), event, before, execution.phase, live.which)
     if execution.cause is not cause and execution.cause is Cause.EVICTED:
         job_log.news(named(live), "%sended for the owner: %s", live.which, execution.reason)
     elif execution.treatment is not treated and execution.is_still != treated.is_still:

@@ -129,9 +129,12 @@ def fault_of_start(start: dispatch_pb2.Start) -> str:
         "slots": start.slots <= SLOTS_MAX,
         "array_index": start.array_index >= 0,
         "array": start.array >= 0,
-        "gang_hosts": len(start.gang_hosts) <= GANG_MAX
-        and len(",".join(start.gang_hosts).encode()) < GANG_HOSTS_BYTES
-        and all(map(str.isprintable, start.gang_hosts)),
+        "gang_hosts": not (gang := start.gang_hosts)
+        or (
+            len(gang) <= GANG_MAX
+            and len(",".join(gang).encode()) < GANG_HOSTS_BYTES
+            and all(map(str.isprintable, gang))
+        ),
         "spec": not (start.spec.staged_request and start.spec.run_request),
     }
-    return ", ".join(name for name, holds in rules.items() if not holds)
+    return ", ".join([name for name, holds in rules.items() if not holds])

@@ -46,10 +46,10 @@ class LookUps(Generic[Key, Value]):
         self._threads = SteadyThreads(THREADS_MAX, "user-database")
 
     async def look_up(self, key: Key, asker: Hashable) -> Value | None:
-        if (known := self._fresh(key)) is not None:
+        if (known := self.fresh(key)) is not None:
             return known[0]
         async with self._turns.turn(asker):
-            if (known := self._fresh(key)) is not None:  # another task has asked the same
+            if (known := self.fresh(key)) is not None:  # another task has asked the same
                 return known[0]
             loop = asyncio.get_running_loop()
             return self._note(key, await loop.run_in_executor(self._threads, self._find, key))
@@ -63,7 +63,8 @@ class LookUps(Generic[Key, Value]):
         """Asks the database, and blocks everything until it has answered."""
         return self._note(key, self._find(key))
 
-    def _fresh(self, key: Key) -> tuple[Value | None] | None:
+    def fresh(self, key: Key) -> tuple[Value | None] | None:
+        """Returns the answer of `look_up` in a tuple; None: the database must be asked."""
         now_s = self._clock_s() + self._kept_s
         return self._found.get(key, now_s) or self._not_found.get(key, now_s)
 

@@ -94,6 +94,13 @@ class InForce:
         opens_s = opens(self.rules.everybody)
         return Refuse(reason, wait_s=max(1.0, opens_s - time.time()) if opens_s else LATER_S)
 
+    def allow(self, asker: Asker, account: LocalUser | None, origin: str) -> bool:
+        """Whether `refusal` would be None, as far as the account's groups need not be asked for."""
+        if self.config.admission.groups or self.config.admission.deny_groups:
+            return False
+        guest = Guest(asker.user if account is None else account.name, frozenset(), origin)
+        return not self.rules.refusal(guest, self._conditions())
+
     def closed(self) -> "tuple[Closed | None, str]":
         """Why nobody's commands are accepted now; (None, "") if some are."""
         return self.rules.closed(self._conditions())
@@ -136,7 +143,7 @@ def opens(hours: WeekHours) -> float:
 
 def opens_text(hours: WeekHours) -> str:
     """Like `opens`, for people; "" = not known."""
-    opens_s = opens(hours)
+    opens_s = opens(hours) if hours else 0.0
     return time_of_day(opens_s) if opens_s else ""
 
 

@@ -21,7 +21,7 @@ from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.slots import granted_text, variables
 from lbd.lbm.handover.records import QueuedAttempt
 from lbd.lbm.inbound.context import InboundContext
-from lbd.lbm.inbound.performer import FAULT, Performer, job_log
+from lbd.lbm.inbound.performer import FAULT, Performer, is_admitted_at_once, job_log
 from lbd.lbm.inbound.request import dry_start, make_order, over_memory, phase_of
 from lbd.lbm.inbound.submitted import Common
 from lbd.lbm.queue.attempt_outputs import no_room, open_stdio, output_trouble, refused_for
@@ -96,7 +96,7 @@ class Attempt(Performer):
         if fault := self.common.fault:
             reason = f"its stored request cannot be run: {fault}"
             self.feed(e.Denied(reason, self.common.phase))
-        else:
+        elif not is_admitted_at_once(self):
             self.answer(self.admit(), e.Denied(FAULT, "admission"))
 
     def left(self, report: dispatch_pb2.AttemptReport | None) -> QueuedAttempt:
@@ -214,7 +214,7 @@ class Attempt(Performer):
         try:
             config, path = self.host.rules.config, self.files.path if self.files else None
             order = self.common.order(run_as, config, limited_cpu=link.weighs_cpu)
-            add_own(order, self.common, self.start, name, path)
+            add_own(order, self, name, path)
             order.environment |= own_resources(self)
             until_s = self.execution.timers.get(Timer.LEASE, 0.0)
             order.start_by_ms = int(until_s * 1e3)
@@ -322,23 +322,22 @@ def begun_report(
 
 def own_resources(attempt: Attempt) -> dict[bytes, bytes]:
     """Returns the variables for its grant, and logs the grant."""
-    grant = attempt.host.slots.pool.grant_of(attempt.id)
+    if not (grant := attempt.host.slots.pool.grant_of(attempt.id)):
+        return {}
     if got := granted_text(grant):
         job_log.debug(attempt.shown, "%sgot %s", attempt.which, got)
     return variables(grant)
 
 
-def add_own(
-    order: Order, common: Common, start: dispatch_pb2.Start, host: str, directory: bytes | None
-) -> None:
+def add_own(order: Order, attempt: Attempt, host: str, directory: bytes | None) -> None:
     """Adds what the attempt does not share with others of its submission. `directory`: its workdir,
     if it brings files along."""
+    start = attempt.start
     environment, spec = order.environment, start.spec
-    job = shown_id(start.job, start.array, start.array_index)
-    order.job = f"{start.job}.{start.attempt}"
+    order.job = attempt.id
     order.copies_input = bool(spec.input)
     environment |= {
-        b"LBD_JOB_ID": job.encode(),
+        b"LBD_JOB_ID": attempt.shown.encode(),
         b"LBD_ATTEMPT": b"%d" % start.attempt,
         b"LBD_TIER": b"%d" % start.tier,
         b"LBD_SLOTS": b"%d" % max(1, start.slots),
@@ -361,5 +360,5 @@ def add_own(
         order.subject = order.argv[0]
         goes_on = spec.append or (bool(spec.checkpoint) and start.attempt > 1)
         order.argv = writing_to(
-            output, error, order.argv, appends=goes_on, odd_names=common.has_odd_names
+            output, error, order.argv, appends=goes_on, odd_names=attempt.common.has_odd_names
         )

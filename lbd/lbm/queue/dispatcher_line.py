@@ -60,6 +60,7 @@ job_log = JobLog(log)
 
 RECONNECT_S = 0.3
 LINGER_S = 0.005
+SOON_SHARE = 0.1  # of the time in which those sent ahead run
 SLOTS_SETTLE_S = 0.05  # most slots taken are free again by then, so there is nothing to report
 TOLD_S, TOLD_POLL_S = 1.0, 0.01
 FINAL = ("ended", "refused")
@@ -279,10 +280,11 @@ class DispatcherLine:
         self._pending.add(report)
         if report.phase in ("slot", "stage") or self._ahead.has_changed(self._host.slots.total):
             self._heartbeat_wanted = True
-        # While other attempts wait here for the slot, the report of an end may wait for more of
-        # them, and a command as short as LINGER_S is reported in one message.
-        if 2 * len(self._host.executions.line.turns) > self._ahead.reported:
-            self._wake_in(self._host.config.dispatch.ahead_s)
+        # While others wait here for the slot, the report of an end may wait for more of them, but
+        # not long once half of those are left. A command as short as LINGER_S is in one message.
+        waiting, ahead_s = len(self._host.executions.line.turns), self._ahead.ahead_s
+        if waiting:
+            self._wake_in(ahead_s if 2 * waiting > self._ahead.reported else SOON_SHARE * ahead_s)
         elif report.event == "begun":
             self._wake_in(LINGER_S)
         else:

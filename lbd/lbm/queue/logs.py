@@ -94,9 +94,12 @@ async def output_of(
     """Yields the output from the given positions on; with `follow`, until the attempt has ended.
     `turn` is awaited before each look."""
     spool, job, number = attempts.spool, asked.job, asked.attempt
-    if not spool.exists(job, number) and not attempts.alive(job, number):
-        yield pb.LogsPiece(trouble=NOT_STORED)
-        return
+    if not spool.exists(job, number):
+        if spool.was_silent(job, number):
+            return
+        if not attempts.alive(job, number):
+            yield pb.LogsPiece(trouble=NOT_STORED)
+            return
     output_at, error_at, pause_s = asked.output_at, asked.error_at, POLL_S
     while True:
         await turn()

@@ -11,7 +11,7 @@ import os
 import signal
 import stat
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
 F_SETSIG = 10  # from <fcntl.h>; missing from the fcntl module
@@ -66,7 +66,8 @@ def printed_in(sizes: Sequence[tuple[int, int]], freed_bytes: int) -> int:
     """How much was printed to files with these sizes, as returned by `sizes_of`. A hole of the
     job's own making (ftruncate(2)) was not printed, and takes no disk space, however large it is.
     """
-    return min(sum(size for size, _ in sizes), freed_bytes + sum(taken for _, taken in sizes))
+    printed, taken = map(sum, zip((0, freed_bytes), *sizes, strict=True))
+    return min(printed, taken)
 
 
 def sizes_of(path: str) -> tuple[int, int]:
@@ -99,26 +100,35 @@ def is_dropped(found: os.stat_result) -> bool:
     return bool(found.st_mode & stat.S_ISGID)
 
 
-@contextlib.contextmanager
-def leased(descriptor: int, kind: int) -> Iterator[bool]:
+class Leased:
     """Holds a lease, and returns whether it is granted.
 
     The kernel grants a write lease (F_WRLCK) only on a file that is open nowhere else, and a read
     lease only on a file that nobody else may write; nobody can get around that. While the lease
     lasts, this stays so: any process that opens the file waits for us, and the kernel notifies us
     by a signal, which must be one that ends nobody.
+
+    A class, since a generator would take as long as the system calls.
     """
-    try:
-        fcntl.fcntl(descriptor, F_SETSIG, signal.SIGURG)
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, kind)
-    except OSError:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+
+    __slots__ = ("_descriptor", "_is_granted", "_kind")
+
+    def __init__(self, descriptor: int, kind: int) -> None:
+        self._descriptor, self._kind, self._is_granted = descriptor, kind, False
+
+    def __enter__(self) -> bool:
+        try:
+            fcntl.fcntl(self._descriptor, F_SETSIG, signal.SIGURG)
+            fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, self._kind)
+        except OSError:
+            return False
+        self._is_granted = True
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_granted:
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
 
 
 def empty(path: str, uid: int) -> None:
@@ -139,7 +149,7 @@ def is_open_to_write(path: str) -> bool:
     """Whether anybody has it open for writing. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        with leased(descriptor, fcntl.F_RDLCK) as nobody_writes:
+        with Leased(descriptor, fcntl.F_RDLCK) as nobody_writes:
             return not nobody_writes
     finally:
         os.close(descriptor)

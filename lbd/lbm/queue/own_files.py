@@ -32,9 +32,11 @@ WHY_CHARS_MAX = 100
 
 def own_files(start: dispatch_pb2.Start, host: str) -> tuple[bytes, bytes]:
     """Returns the files for its output and its errors, b"" for none."""
+    spec = start.spec
+    if not (spec.output or spec.error):
+        return b"", b""
     index = start.array_index if start.HasField("array_index") else None
     job = shown_id(start.job, start.array, start.array_index)
-    spec = start.spec
     return fill_in(spec.output, job, index, host), fill_in(spec.error, job, index, host)
 
 

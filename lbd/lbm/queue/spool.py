@@ -52,17 +52,18 @@ from lbd.lbm.queue.output_file import (
     ACCESS_LIST,
     BLOCK_BYTES,
     OWNER,
+    Leased,
     access_list,
     attempt_of,
     is_dropped,
     is_marked,
-    leased,
     owner_of,
     printed_in,
     punch_hole,
     read_at_once,
     sizes_of,
 )
+from lbd.load.procfs import read_small
 from lbd.process.boot_clock import clock_s
 from lbd.process.disk_space import is_full
 from lbd.process.written_disks import spool_root
@@ -260,7 +261,7 @@ class Spool:
             return None
         # A process that has escaped from its job may have kept the job's output open.
         with (
-            leased(descriptor, fcntl.F_WRLCK) as is_ours_alone,
+            Leased(descriptor, fcntl.F_WRLCK) as is_ours_alone,
             contextlib.suppress(OSError),  # the directory does not exist yet
         ):
             if is_ours_alone and not os.fstat(descriptor).st_size:
@@ -307,11 +308,15 @@ class Spool:
         return self._path(job, attempt, "pack")
 
     def exists(self, job: str, attempt: int) -> bool:
-        path = self._file(job, attempt, "out")
-        if os.path.exists(path):
-            return True
-        with contextlib.suppress(OSError), open(f"{os.path.dirname(path)}/{SILENT}", "rb") as file:
-            return f"\n{job}.{attempt}\n".encode() in b"\n" + file.read()
+        """Whether there is a file with its output."""
+        return any(os.path.exists(self._file(job, attempt, name)) for name in STREAMS)
+
+    def was_silent(self, job: str, attempt: int) -> bool:
+        """Whether it has printed nothing, so that later attempts got its files."""
+        path = f"{os.path.dirname(self._file(job, attempt, 'out'))}/{SILENT}"
+        with contextlib.suppress(OSError):
+            listed = read_small(path, os.stat(path).st_size)
+            return f"\n{job}.{attempt}\n".encode() in b"\n" + listed
         return False
 
     def read(self, job: str, attempt: int, name: str, at: int, *, waits: bool = True) -> Piece:

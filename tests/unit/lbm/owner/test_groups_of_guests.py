@@ -33,3 +33,17 @@ async def test_others_continue_while_the_user_database_is_slow(monkeypatch):
     refused = await rules.refusal(ANN, ACCOUNT, "h1")
     assert "deny_groups" in refused.reason
     assert await rules.refusal(ANN, None, "h1") is None, "as the keeper's own user"
+
+
+def test_nobody_is_allowed_at_once_whose_groups_may_decide():
+    def allows(**admission):
+        rules = InForce(replace(Config(), admission=AdmissionConfig(**admission)), Config)
+        return rules.allow(ANN, ACCOUNT, "h1")
+
+    assert allows()
+    assert allows(users=("ann",))
+    assert not allows(deny_users=("ann",))
+    assert not allows(users=("bob",))
+    assert not allows(deny_origins=("h1",))
+    assert not allows(groups=("staff",))
+    assert not allows(deny_groups=("adm",))

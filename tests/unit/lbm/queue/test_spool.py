@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from lbd.lbm.queue import spool as spool_module
-from lbd.lbm.queue.output_file import leased, remove
+from lbd.lbm.queue.output_file import Leased, remove
 from lbd.lbm.queue.spool import PIECE_BYTES, Spool
 from lbd.process.disk_space import FULL_BYTES
 
@@ -192,12 +192,25 @@ def test_empty_files_are_reused_by_later_attempts(tmp_path):
     assert inodes(second) == used
     os.write(second[0], b"of eight")
     close(second)
-    assert [spool.exists(job, 1) for job in "78"] == [True, True]
+    assert [spool.exists(job, 1) for job in "78"] == [False, True]
+    assert [spool.was_silent(job, 1) for job in "78"] == [True, False]
     with pytest.raises(FileNotFoundError):
         spool.read("7", 1, "out", 0)
     assert b"of eight" in {spool.read("8", 1, name, 0).data for name in ("out", "err")}
-    assert not Spool(str(tmp_path), LIMIT_BYTES).exists("9", 1)
-    assert Spool(str(tmp_path), LIMIT_BYTES).exists("7", 1)
+    another = Spool(str(tmp_path), LIMIT_BYTES)
+    assert [another.was_silent(job, 1) for job in "79"] == [True, False]
+
+
+def test_an_attempt_of_whose_files_only_one_is_reused_has_output(tmp_path):
+    spool = Spool(str(tmp_path), LIMIT_BYTES)
+    output, error = both(spool, "7")
+    os.write(error, b"kept")
+    close([output, error])
+    spool.ended("7", 1)
+    close(both(spool, "8"))
+    assert not os.path.exists(spool.output("7", 1))
+    assert spool.exists("7", 1)
+    assert spool.read("7", 1, "err", 0).data == b"kept"
 
 
 def test_no_file_passes_from_one_account_to_another(tmp_path):
@@ -263,7 +276,7 @@ def test_who_opens_it_while_it_is_looked_at_ends_nobody(tmp_path):
         for number in (signal.SIGIO, signal.SIGURG)
     }
     try:
-        with leased(own, fcntl.F_WRLCK) as is_ours_alone:
+        with Leased(own, fcntl.F_WRLCK) as is_ours_alone:
             if not is_ours_alone:
                 pytest.skip("no leases here")
             with pytest.raises(BlockingIOError):
