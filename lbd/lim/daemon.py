@@ -31,11 +31,12 @@ from lbd.lim.settings_file import SettingsFile
 from lbd.lim.site_command import SiteCommand
 from lbd.load import sampler as kernel
 from lbd.load import site
-from lbd.load.index import exchanged
+from lbd.load.index import WINDOW_S, exchanged
 from lbd.load.scopes import JobsScope, Root
 from lbd.model import HostId, JobId, Placement, PlacementRequest, Queues
 from lbd.policy.view import Ask, Decision, Nowhere, Probe, Reply
 from lbd.process.own_directory import STATE, not_writable
+from lbd.process.wake_ups import until_next_s
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +92,7 @@ class Lim:
         self._stop = stop
         self._sample_memory()
         self.perform(self.state.start())
+        self.sampler.start()
         self._sampling.start()
         self._ticking.start()
         beside = asyncio.create_task(self.site.run(), name="the site's command")
@@ -99,6 +101,7 @@ class Lim:
             await stop.wait()
         finally:
             self._sampling.cancel()
+            self.sampler.end()
             self._ticking.cancel()
             beside.cancel()
             await asyncio.wait([beside])
@@ -112,6 +115,8 @@ class Lim:
         reading = self.sampler.read(now_s)
         if reading is not None:
             self.handle(self._sampled(reading, now_s), now_s)
+        if self.sampler.reads_itself:
+            return until_next_s(WINDOW_S, asyncio.get_running_loop().time())
         return self.sampler.interval_s()
 
     def _sample_memory(self) -> None:
