@@ -65,13 +65,12 @@ class Lim:
         self.failure: str = ""
         self.undelivered: Counter[str] = Counter()
         self.own_pids = {os.getpid()}
-        state_dir = Path(config.host.state_dir)
         cores, now_s = kernel.usable_cores(config.host.cores), time.monotonic()
-        self.kept = SettingsFile(make_dir(state_dir), cluster)
+        self.kept = SettingsFile(make_dir(Path(config.host.state_dir)), cluster)
         identity = identity_of(config, self.kept, cores, alone=network is None, signs=bool(cluster))
         self.state = state_of(config, identity, now_s)
-        load, own = self.state.in_force.load, lambda: self.own_pids
-        self.sampler = kernel.make_sampler(load, cores, own, now_s)
+        load = self.state.in_force.load
+        self.sampler = kernel.make_sampler(load, cores, lambda: self.own_pids, now_s)
         self.site = SiteCommand(config.load, config.host.name)
         self._stood_in_for = ""  # the site index that this host lacks now
         self._sends: set[asyncio.Task[None]] = set()
@@ -86,8 +85,7 @@ class Lim:
     async def run(self, stop: asyncio.Event, returns: Callable[[], bool] = lambda: False) -> None:
         """Runs until `stop` is set. Raises LbdError if a loop died or the cluster rejects us.
 
-        `returns` says whether another LIM of this host is about to start, so that no host need be
-        notified.
+        `returns`: whether another LIM of this host is about to start, so nobody need be notified.
         """
         self._stop = stop
         self._sample_memory()
@@ -112,11 +110,10 @@ class Lim:
 
     def _sample(self) -> float:
         now_s = time.monotonic()
-        reading = self.sampler.read(now_s)
-        if reading is not None:
+        if (reading := self.sampler.read(now_s)) is not None:
             self.handle(self._sampled(reading, now_s), now_s)
         if self.sampler.reads_itself:
-            return until_next_s(WINDOW_S, asyncio.get_running_loop().time())
+            return until_next_s(WINDOW_S, now_s)
         return self.sampler.interval_s()
 
     def _sample_memory(self) -> None:

@@ -48,11 +48,9 @@ class Sampler:
         self.cost_s = 0.0  # CPU time of one reading, smoothed
         self._window_began_s = now_s
         self._seen = [0, 0, 0]  # readings, running, blocked: sums over this window
-        self._queues: Queues | None = None
-        self._busy = 0.0
+        self._smoothed: tuple[Queues, float] | None = None  # and the utilisation
         self.memory = MemoryQueue(scope.scans)
         self._used_s = scope.cpu_used_s()
-        self._rng = random.Random()
         self._machine = MachineCpu()
         self._thread: ReadingThread | None = None
 
@@ -78,7 +76,7 @@ class Sampler:
         if self.scope.scans:
             share = self.config.scan_core_share
             even_s = index.scan_interval_s(self.cost_s, share, self.config.sample_hz)
-        return even_s * (1 + JITTER * (2 * self._rng.random() - 1)) if jitter else even_s
+        return even_s * (1 + JITTER * (2 * random.random() - 1)) if jitter else even_s
 
     def read(self, now_s: float) -> Reading | None:
         """Takes the readings; returns the smoothed result once a second has passed, else None."""
@@ -112,12 +110,12 @@ class Sampler:
         mean = Queues(running / readings, blocked / readings, self.memory.read(elapsed_s))
         busy = self._utilisation(elapsed_s)
         smoothing_s = index.smoothing_s(self.config)
-        if self._queues is None:
-            self._queues, self._busy = mean, busy
-        else:
-            self._queues = index.smoothed_queues(self._queues, mean, elapsed_s, smoothing_s)
-            self._busy = index.smoothed(self._busy, busy, elapsed_s, smoothing_s)
-        return Reading(self._queues, busy, self._busy, self.memory.bytes.read())
+        queues, smooth_busy = mean, busy
+        if self._smoothed is not None:
+            queues = index.smoothed_queues(self._smoothed[0], mean, elapsed_s, smoothing_s)
+            smooth_busy = index.smoothed(self._smoothed[1], busy, elapsed_s, smoothing_s)
+        self._smoothed = queues, smooth_busy
+        return Reading(queues, busy, smooth_busy, self.memory.bytes.read())
 
     def _utilisation(self, elapsed_s: float) -> float:
         used_s = self.scope.cpu_used_s()
