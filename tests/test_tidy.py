@@ -133,7 +133,6 @@ LARGE_CLASSES: dict[str, tuple[int, int]] = {  # lines, attributes
     "lbd/lbm/session/session.py:Connection": (331, 21),
     "lbd/lim/core/state.py:LimState": (346, 23),
     "lbd/lim/daemon.py:Lim": (264, 16),
-    "lbd/load/sampler.py:Sampler": (61, 13),
     "lbd/net/tls.py:Tls": (238, 18),
     "lbd/sim/balance/engine.py:Engine": (137, 15),
     "lbd/sim/balance/lims.py:Lims": (251, 21),

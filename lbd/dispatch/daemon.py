@@ -52,16 +52,17 @@ from lbd.dispatch.watching import Watchers
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
+from lbd.process.wake_ups import next_moment
 from lbd.text.closed_words import OUT_OF_CONTACT
 from lbd.text.one_line import one_line
 
 log = logging.getLogger("lbd.dispatch")
 
-TICK_S = 0.2
+TICK_S = 0.2  # all other periods are multiples, to save wake-ups
 FORGET_EVERY_S = 60.0
 FIRST_BEATS_S = 5.0  # by when every host that is up has connected
 LEARN_FROM = 5000  # the last jobs of the previous dispatcher
-LEARN_EVERY_S = 0.5
+LEARN_EVERY_S = 0.4
 LEARN_BYTES = 64 << 20  # of commands
 PAST = Wanted(ended_only=True, limit=LEARN_FROM, bytes_max=LEARN_BYTES)
 RECENT = Wanted(ended_only=True, limit=KEPT, bytes_max=LEARN_BYTES)
@@ -250,7 +251,7 @@ class Dispatcher:
         while True:
             self.life.queues.begins_none = bool(self.until_written())
             last_s = clock_s()
-            await asyncio.sleep(TICK_S)
+            await next_moment(TICK_S)
             now_s = clock_s()
             if self.life.stood_still(now_s - last_s):
                 log.warning("this host or its dispatcher was frozen for %.1f s", now_s - last_s)
@@ -264,7 +265,7 @@ class Dispatcher:
     async def learn(self) -> None:
         """Learns from ended jobs in the background, until cancelled."""
         while self.estimates is not None:
-            await asyncio.sleep(LEARN_EVERY_S)
+            await next_moment(LEARN_EVERY_S)
             ended, self._ended = self._ended, []
             ranges = tuple((job, job) for job in ended)
             if past := replace(PAST, ranges=ranges) if ranges else None:

@@ -15,6 +15,7 @@ from lbd.dispatch.intake import after_of
 from lbd.errors import LbdError
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
+from lbd.process.wake_ups import next_moment
 from lbd.text.index_list import shown_runs
 from lbd.text.task_indexes import TaskIndexes
 
@@ -160,7 +161,10 @@ class DependencyCounts:
         """Counts what is uncounted, and continues what an event left, until cancelled."""
         while True:
             await self.look()
-            await asyncio.sleep(0.0 if self.dispatcher.life.dependents.due else LOOK_EVERY_S)
+            if self.dispatcher.life.dependents.due:
+                await asyncio.sleep(0)
+            else:
+                await next_moment(LOOK_EVERY_S)
 
     async def look(self) -> None:
         dispatcher, dependents = self.dispatcher, self.dispatcher.life.dependents

@@ -4,20 +4,19 @@ import asyncio
 import time
 
 from lbd.dispatch.core.malleable.decision import Speedups
+from lbd.process.wake_ups import next_moment
 from lbd.theory.speedup_fit import fit
 
-LOOK_S = 0.5
+LOOK_S = 0.4
 FIT_SHARE = 0.1  # of the time at most: the thread and the event loop share the interpreter
 
 
 async def fit_speedups(speedups: Speedups, look_s: float = LOOK_S) -> None:
     """Runs until cancelled."""
-    pause_s = look_s
     while True:
-        await asyncio.sleep(pause_s)
-        pause_s = look_s
+        await next_moment(look_s)
         if (wanted := speedups.to_fit()) is not None:
             command, runs = wanted
             began_s = time.monotonic()
             speedups.fitted(command, await asyncio.to_thread(fit, runs))
-            pause_s = (time.monotonic() - began_s) / FIT_SHARE
+            await asyncio.sleep((time.monotonic() - began_s) / FIT_SHARE)

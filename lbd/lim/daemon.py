@@ -31,11 +31,12 @@ from lbd.lim.settings_file import SettingsFile
 from lbd.lim.site_command import SiteCommand
 from lbd.load import sampler as kernel
 from lbd.load import site
-from lbd.load.index import exchanged
+from lbd.load.index import WINDOW_S, exchanged
 from lbd.load.scopes import JobsScope, Root
 from lbd.model import HostId, JobId, Placement, PlacementRequest, Queues
 from lbd.policy.view import Ask, Decision, Nowhere, Probe, Reply
 from lbd.process.own_directory import STATE, not_writable
+from lbd.process.wake_ups import until_next_s
 
 log = logging.getLogger(__name__)
 
@@ -64,13 +65,12 @@ class Lim:
         self.failure: str = ""
         self.undelivered: Counter[str] = Counter()
         self.own_pids = {os.getpid()}
-        state_dir = Path(config.host.state_dir)
         cores, now_s = kernel.usable_cores(config.host.cores), time.monotonic()
-        self.kept = SettingsFile(make_dir(state_dir), cluster)
+        self.kept = SettingsFile(make_dir(Path(config.host.state_dir)), cluster)
         identity = identity_of(config, self.kept, cores, alone=network is None, signs=bool(cluster))
         self.state = state_of(config, identity, now_s)
-        load, own = self.state.in_force.load, lambda: self.own_pids
-        self.sampler = kernel.make_sampler(load, cores, own, now_s)
+        load = self.state.in_force.load
+        self.sampler = kernel.make_sampler(load, cores, lambda: self.own_pids, now_s)
         self.site = SiteCommand(config.load, config.host.name)
         self._stood_in_for = ""  # the site index that this host lacks now
         self._sends: set[asyncio.Task[None]] = set()
@@ -85,12 +85,12 @@ class Lim:
     async def run(self, stop: asyncio.Event, returns: Callable[[], bool] = lambda: False) -> None:
         """Runs until `stop` is set. Raises LbdError if a loop died or the cluster rejects us.
 
-        `returns` says whether another LIM of this host is about to start, so that no host need be
-        notified.
+        `returns`: whether another LIM of this host is about to start, so nobody need be notified.
         """
         self._stop = stop
         self._sample_memory()
         self.perform(self.state.start())
+        self.sampler.start()
         self._sampling.start()
         self._ticking.start()
         beside = asyncio.create_task(self.site.run(), name="the site's command")
@@ -99,6 +99,7 @@ class Lim:
             await stop.wait()
         finally:
             self._sampling.cancel()
+            self.sampler.end()
             self._ticking.cancel()
             beside.cancel()
             await asyncio.wait([beside])
@@ -109,9 +110,10 @@ class Lim:
 
     def _sample(self) -> float:
         now_s = time.monotonic()
-        reading = self.sampler.read(now_s)
-        if reading is not None:
+        if (reading := self.sampler.read(now_s)) is not None:
             self.handle(self._sampled(reading, now_s), now_s)
+        if self.sampler.reads_itself:
+            return until_next_s(WINDOW_S, now_s)
         return self.sampler.interval_s()
 
     def _sample_memory(self) -> None:

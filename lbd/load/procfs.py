@@ -11,6 +11,7 @@ STAT_BYTES = 1024  # more than one task's stat line
 BUSY = (1, 2, 3, 6, 7)  # fields of a line of /proc/stat: user, nice, system, irq, softirq
 STEAL = 8
 MACHINE_STAT_BYTES = 1 << 14
+RUNNING_BYTES = 512  # of the end of /proc/stat: `procs_running` and what follows it
 
 
 class HeldFile:

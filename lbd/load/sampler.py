@@ -1,9 +1,11 @@
 """Reads the kernel's queues many times a second and makes one smoothed reading of each second.
 
 The times are jittered: otherwise tasks that wake on the same clock ticks as we do would always be
-seen, or never. A scan that costs more than its share of a core runs less often.
+seen, or never. A scan that costs more than its share of a core runs less often. Where a reading is
+that of one file, a thread can take them.
 """
 
+import contextlib
 import os
 import random
 import resource
@@ -15,6 +17,7 @@ from pathlib import Path
 from lbd.config.schema import LoadConfig
 from lbd.load import cgroup, index, procfs, scopes
 from lbd.load.memory import Memory, own_memory
+from lbd.load.reading_thread import ReadingThread
 from lbd.load.speed import known_speed
 from lbd.model import Queues
 
@@ -34,7 +37,8 @@ class Reading:
 
 
 class Sampler:
-    """Call `read` every `interval_s()` seconds; once a second it returns a Reading."""
+    """Call `read` every `interval_s()` seconds; once a second it returns a Reading. Or call it once
+    a second, as long as it `reads_itself`."""
 
     def __init__(self, config: LoadConfig, cores: float, scope: scopes.Scope, now_s: float) -> None:
         self.config = config
@@ -44,12 +48,27 @@ class Sampler:
         self.cost_s = 0.0  # CPU time of one reading, smoothed
         self._window_began_s = now_s
         self._seen = [0, 0, 0]  # readings, running, blocked: sums over this window
-        self._queues: Queues | None = None
-        self._busy = 0.0
+        self._smoothed: tuple[Queues, float] | None = None  # and the utilisation
         self.memory = MemoryQueue(scope.scans)
         self._used_s = scope.cpu_used_s()
-        self._rng = random.Random()
         self._machine = MachineCpu()
+        self._thread: ReadingThread | None = None
+
+    def start(self) -> None:
+        """Takes the readings in a thread from now on, where scope and host allow it."""
+        if isinstance(self.scope, scopes.HostScope):
+            thread = ReadingThread(self.scope.look, self.interval_s)
+            with contextlib.suppress(RuntimeError):
+                thread.start()
+                self._thread = thread
+
+    def end(self) -> None:
+        if self._thread is not None:
+            self._thread.end()
+
+    @property
+    def reads_itself(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
 
     def interval_s(self, jitter: bool = True) -> float:
         """Returns the time to the next reading: in host scope 1 / sample_hz, jitter aside."""
@@ -57,21 +76,32 @@ class Sampler:
         if self.scope.scans:
             share = self.config.scan_core_share
             even_s = index.scan_interval_s(self.cost_s, share, self.config.sample_hz)
-        return even_s * self._rng.uniform(1 - JITTER, 1 + JITTER) if jitter else even_s
+        return even_s * (1 + JITTER * (2 * random.random() - 1)) if jitter else even_s
 
     def read(self, now_s: float) -> Reading | None:
-        """Takes a reading; returns the smoothed result once a second has passed, else None."""
+        """Takes the readings; returns the smoothed result once a second has passed, else None."""
+        for counts in self._taken() or [self._read_now()]:
+            self.readings += 1
+            self._seen[0] += 1
+            self._seen[1] += counts.running
+            self._seen[2] += counts.blocked
+        elapsed_s = now_s - self._window_began_s
+        # of a thread's readings, those of any time are enough: the caller's timer is not exact
+        least_s = index.HALF_A_WINDOW_S if self.reads_itself else index.WINDOW_S
+        return self._close_window(now_s, elapsed_s) if elapsed_s >= least_s else None
+
+    def _taken(self) -> list[scopes.Counts]:
+        """Returns the thread's readings since the last call."""
+        if self._thread is None or not isinstance(self.scope, scopes.HostScope):
+            return []
+        return [self.scope.counts(looked) for looked in self._thread.take()]
+
+    def _read_now(self) -> scopes.Counts:
         began = time.thread_time()
         counts = self.scope.read()
         cost_s = time.thread_time() - began
-        first = self.readings == 0
-        self.cost_s += (1.0 if first else COST_WEIGHT) * (cost_s - self.cost_s)
-        self.readings += 1
-        self._seen[0] += 1
-        self._seen[1] += counts.running
-        self._seen[2] += counts.blocked
-        elapsed_s = now_s - self._window_began_s
-        return self._close_window(now_s, elapsed_s) if elapsed_s >= index.WINDOW_S else None
+        self.cost_s += (COST_WEIGHT if self.readings else 1.0) * (cost_s - self.cost_s)
+        return counts
 
     def _close_window(self, now_s: float, elapsed_s: float) -> Reading:
         readings, running, blocked = self._seen
@@ -80,12 +110,12 @@ class Sampler:
         mean = Queues(running / readings, blocked / readings, self.memory.read(elapsed_s))
         busy = self._utilisation(elapsed_s)
         smoothing_s = index.smoothing_s(self.config)
-        if self._queues is None:
-            self._queues, self._busy = mean, busy
-        else:
-            self._queues = index.smoothed_queues(self._queues, mean, elapsed_s, smoothing_s)
-            self._busy = index.smoothed(self._busy, busy, elapsed_s, smoothing_s)
-        return Reading(self._queues, busy, self._busy, self.memory.bytes.read())
+        queues, smooth_busy = mean, busy
+        if self._smoothed is not None:
+            queues = index.smoothed_queues(self._smoothed[0], mean, elapsed_s, smoothing_s)
+            smooth_busy = index.smoothed(self._smoothed[1], busy, elapsed_s, smoothing_s)
+        self._smoothed = queues, smooth_busy
+        return Reading(queues, busy, smooth_busy, self.memory.bytes.read())
 
     def _utilisation(self, elapsed_s: float) -> float:
         used_s = self.scope.cpu_used_s()

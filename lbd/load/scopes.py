@@ -53,9 +53,16 @@ class HostScope:
         self.reason = reason
         self._stat = procfs.HeldFile("/proc/stat", procfs.MACHINE_STAT_BYTES)
 
+    def look(self) -> bytes:
+        """Returns what `counts` reads of /proc/stat."""
+        return self._stat.read()[-procfs.RUNNING_BYTES :]
+
+    def counts(self, looked: bytes) -> Counts:
+        running, blocked = procfs.running_and_blocked(looked)
+        return Counts(max(0, running - 1), blocked)  # without the task that was reading: us
+
     def read(self) -> Counts:
-        running, blocked = procfs.running_and_blocked(self._stat.read())
-        return Counts(max(0, running - 1), blocked)  # without the task that is reading: us
+        return self.counts(self.look())
 
     def cpu_used_s(self) -> float | None:
         return None

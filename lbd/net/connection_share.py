@@ -30,10 +30,9 @@ def close_excess(address: str, port: int, share: int) -> Counter[str]:
     address."""
     had: Counter[str] = Counter()
     closed: Counter[str] = Counter()
-    numbers = descriptors()
-    if len(numbers) <= share:
+    if descriptor_count() <= share:
         return closed
-    for sock, peer in connections_to(address, port, numbers):
+    for sock, peer in connections_to(address, port, descriptors()):
         whose = sharer(peer[0])
         had[whose] += 1
         if had[whose] > share:
@@ -47,6 +46,14 @@ def descriptors() -> list[int]:
         return sorted(int(name) for name in os.listdir(DESCRIPTORS))
     except OSError:
         return []
+
+
+def descriptor_count() -> int:
+    """Returns how many there are, if the kernel says so; Linux before 6.2 does not."""
+    try:
+        return os.stat(DESCRIPTORS).st_size or len(descriptors())
+    except OSError:
+        return 0
 
 
 def connections_to(

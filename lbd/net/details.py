@@ -1,11 +1,12 @@
 """Translates gRPC's text about a broken connection into words for people. Pure."""
 
+SILENT = "it is silent"
 CAUSES = (  # the first match counts
-    ("ping timeout", "it is silent"),
-    ("timed out", "it is silent"),
+    ("ping timeout", SILENT),
+    ("timed out", SILENT),
     ("reset by peer", "the connection was closed"),
     ("Broken pipe", "the connection was closed"),
-    ("FD Shutdown", "it is silent"),
+    ("FD Shutdown", SILENT),
 )
 INTERNAL = ("fd shutdown", "connect()", "deadline exceeded", "tcp handshaker")
 NO_CAUSE = "OK"  # of a handshake that the other end broke off
@@ -29,7 +30,7 @@ def in_plain_words(details: str | None) -> str:
         return "it was stopped"
     if text.casefold().startswith(CLOSED) or text.casefold() == "cancelled":
         return "the connection was closed"
-    return "it is silent" if is_internal(text) else text
+    return SILENT if is_internal(text) else text
 
 
 def is_internal(text: str) -> bool:

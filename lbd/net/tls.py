@@ -24,7 +24,7 @@ import grpc.aio
 
 from lbd.errors import ConfigError, LbdError, PeerError
 from lbd.net.transport import HOST_HEADER, NOBODY, Call, CutCheck, Metadata, Options
-from lbd.process.wake_ups import until_next_s
+from lbd.process.wake_ups import next_moment
 from lbd.text.one_line import one_line
 from lbd.trust import der
 from lbd.trust.files import Credentials, HostFiles, first_certificate
@@ -100,7 +100,7 @@ class Tls:
     async def follow(self) -> None:
         """Loads replaced files for as long as the daemon runs."""
         while True:
-            await asyncio.sleep(until_next_s(LOOK_S, asyncio.get_running_loop().time()))
+            await next_moment(LOOK_S)
             self.look()
 
     def look(self) -> None:

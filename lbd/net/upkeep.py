@@ -16,7 +16,7 @@ from lbd.net.gen import trust_pb2 as pb
 from lbd.net.tls import LOOK_S, Tls
 from lbd.net.transport import Peers
 from lbd.net.trust_calls import TrustCalls
-from lbd.process.wake_ups import until_next_s
+from lbd.process.wake_ups import next_moment
 
 log = logging.getLogger("lbd.tls")
 
@@ -48,7 +48,7 @@ class Upkeep:
         """Renews and exchanges for as long as the daemon runs."""
         while True:
             period_s = min(LOOK_S, self._check_s)
-            await asyncio.sleep(until_next_s(period_s, asyncio.get_running_loop().time()))
+            await next_moment(period_s)
             self._tls.look()
             now_s = time.time()
             try:

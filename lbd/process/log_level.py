@@ -7,6 +7,7 @@ daemons read that file once a second; if it is missing or invalid, they keep the
 import asyncio
 import contextlib
 import logging
+import os
 from pathlib import Path
 
 from lbd.config.schema import LOG_LEVELS
@@ -24,6 +25,7 @@ class LevelFile:
     def __init__(self, runtime_dir: str) -> None:
         self._path = Path(runtime_dir, "log.level")
         self._said = ""
+        self._read = (0, 0)  # the file that was read
 
     def say(self, level: str) -> None:
         if level == self._said:
@@ -39,12 +41,16 @@ class LevelFile:
             self._path.unlink(missing_ok=True)
 
     def read(self) -> str:
-        """Returns one of the levels; "" if the file has none."""
+        """Returns one of the levels; "" if the file has none, or is as at the last call."""
         try:
+            found = os.stat(self._path)
+            if (stamp := (found.st_ino, found.st_mtime_ns)) == self._read:
+                return ""
             with self._path.open("rb") as file:
                 word = file.read(WORD_BYTES_MAX).decode(errors="replace")
         except OSError:
             return ""
+        self._read = stamp
         return word if word in LOG_LEVELS else ""
 
 

@@ -1,18 +1,26 @@
 """Aligns a daemon's periodic work to common moments, so that one wake-up serves all of it.
 
 Wake-ups are the cost of an idle daemon. All work done once a second is done at the same moment in
-this process; other processes of the host have other moments, so that they do not all become
-runnable together.
+this process, and so is work of a period that divides a second; other processes of the host have
+other moments, so that they do not all become runnable together.
 """
 
+import asyncio
 import random
 
 EARLY_S = 0.005  # a timer may fire this early; it is not set for the same moment again
-PHASE = random.random()  # this process's offset within each period
+PHASE_S = random.random()  # of this process
 
 
 def until_next_s(period_s: float, now_s: float) -> float:
     """Returns the time from `now_s`, by the event loop's clock, to the next of the moments
-    `period_s` apart."""
-    passed_s = now_s + EARLY_S - PHASE * period_s
+    `period_s` apart. One period's moments include those of its multiples."""
+    passed_s = now_s + EARLY_S - PHASE_S
     return period_s - passed_s % period_s + EARLY_S
+
+
+async def next_moment(period_s: float) -> None:
+    """Sleeps until the next of those moments that is at least half a period away, so that slow work
+    leaves time for other work."""
+    now_s, rest_s = asyncio.get_running_loop().time(), period_s / 2
+    await asyncio.sleep(rest_s + until_next_s(period_s, now_s + rest_s))

@@ -11,10 +11,11 @@ from lbd.config.load import load
 from lbd.config.schema import Config
 from lbd.errors import ConfigError
 from lbd.lim.saved_settings import SavedSettings
+from lbd.process.wake_ups import until_next_s
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 0.5
+LOOK_S = 0.4
 
 
 class ClusterSettings:
@@ -38,7 +39,8 @@ class ClusterSettings:
         """Follows the file until `stop` is set."""
         while not stop.is_set():
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
+                now_s = asyncio.get_running_loop().time()
+                async with asyncio.timeout(until_next_s(LOOK_S, now_s)):
                     await stop.wait()
             if self._look() or stop.is_set():
                 self._ended.set()

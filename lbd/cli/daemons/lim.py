@@ -30,6 +30,7 @@ from lbd.net.upkeep import Upkeep
 from lbd.process.log_level import LOOK_S, LevelFile
 from lbd.process.pid_lock import take_pid_locks
 from lbd.process.stop import Stop
+from lbd.process.wake_ups import next_moment
 from lbd.trust.names import said_of
 
 log = logging.getLogger(__name__)
@@ -127,7 +128,7 @@ async def say_level(lim: Lim, file: LevelFile) -> None:
     """Passes the log level to this host's daemons, until cancelled."""
     while True:
         file.say(lim.state.in_force.log.level)
-        await asyncio.sleep(LOOK_S)
+        await next_moment(LOOK_S)
 
 
 async def open_port(

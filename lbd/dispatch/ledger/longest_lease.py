@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from lbd.config.dispatch import LEASE_S_MAX
 from lbd.dispatch.core.ledger_rows import Deposed, LedgerTrouble
 from lbd.dispatch.ledger.store import Store
+from lbd.process.wake_ups import next_moment
 
 NAME = "longest_lease_ms"  # among the counters
 LOOK_S = 1.0
@@ -48,7 +49,7 @@ class LongestLease:
     async def lower(self, has_longer: Callable[[], bool]) -> None:
         """Records `lease_s` once no attempt has a longer lease. Runs until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await next_moment(LOOK_S)
             if self.kept_s > self.lease_s and not has_longer():
                 with contextlib.suppress(LedgerTrouble):
                     await self._keep()

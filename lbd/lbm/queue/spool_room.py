@@ -29,6 +29,7 @@ from lbd.lbm.queue.spool import Spool
 from lbd.model import JobId
 from lbd.process.boot_clock import clock_s
 from lbd.process.disk_space import RUNNING_BYTES_MIN, Shortage, shortage_of
+from lbd.process.wake_ups import next_moment
 
 log = logging.getLogger("lbd.lbm")
 
@@ -208,7 +209,7 @@ class SpoolCare:
                 old = await asyncio.to_thread(self._spool.old, self._keep_days, held)
                 for uid, paths in old.items():
                     calls.start(uid, "old", partial(remove, paths))
-            await asyncio.sleep(TRIM_EVERY_S)
+            await next_moment(TRIM_EVERY_S)
 
     async def look(self) -> None:
         """Looks at the running attempts, and at the room on the disk."""

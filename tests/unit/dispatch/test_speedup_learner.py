@@ -19,7 +19,7 @@ async def test_ended_jobs_are_fitted_outside_the_event_loop():
     speedups.given = asyncio.Event()
     for slots in (1, 2, 4, 8):
         speedups.ended("ann", "solve", slots, 80.0 / slots)
-    fitting = asyncio.create_task(fit_speedups(speedups, 0.0))
+    fitting = asyncio.create_task(fit_speedups(speedups, 0.001))
     await asyncio.wait_for(speedups.given.wait(), 60)
     fitting.cancel()
     assert not speedups.of("ann", "solve", 8, 1.0).linear

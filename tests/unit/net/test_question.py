@@ -15,7 +15,7 @@ class Channel:
         self.problem = problem
 
     def unary_unary(self, _method):
-        async def call(_data, metadata, timeout):
+        async def call(_data, metadata):
             raise self.problem
 
         return call
@@ -42,7 +42,7 @@ async def test_a_missing_answer_is_an_error_with_its_reason(problem, code, text)
 
 async def test_a_channel_closed_under_a_question_is_not_a_cancellation():
     """As for a revoked host: gRPC cancels the waiting task."""
-    async with asking() as (channel, asked):
+    async with asking() as (channel, asked, _):
         task = asyncio.create_task(ask(channel, "/test.S/Ask", b"", (), LONG_S))
         await asked.wait()
         await channel.close(None)
@@ -50,8 +50,17 @@ async def test_a_channel_closed_under_a_question_is_not_a_cancellation():
             await task
 
 
+async def test_a_question_without_an_answer_in_time_is_taken_back():
+    async with asking() as (channel, asked, given_up):
+        with pytest.raises(Unanswered, match="it is silent") as found:
+            await ask(channel, "/test.S/Ask", b"", (), 0.2)
+        assert found.value.code is grpc.StatusCode.DEADLINE_EXCEEDED
+        if asked.is_set():  # on a busy machine the time may be up before it is sent
+            await given_up.wait()
+
+
 async def test_a_cancelled_task_stays_cancelled():
-    async with asking() as (channel, asked):
+    async with asking() as (channel, asked, _):
         task = asyncio.create_task(ask(channel, "/test.S/Ask", b"", (), LONG_S))
         await asked.wait()
         task.cancel()
@@ -64,12 +73,16 @@ LONG_S = 60.0
 
 @contextlib.asynccontextmanager
 async def asking():
-    """Yields a channel to a server that never answers, and an event set when it has been asked."""
-    asked = asyncio.Event()
+    """Yields a channel to a server that never answers, and events set when it has been asked and
+    when it need no longer answer."""
+    asked, given_up = asyncio.Event(), asyncio.Event()
 
     async def never(_request, _context):
         asked.set()
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.set()
 
     handlers = {"Ask": grpc.unary_unary_rpc_method_handler(never)}
     server = grpc.aio.server()
@@ -79,7 +92,7 @@ async def asking():
     channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
     try:
         async with asyncio.timeout(LONG_S):
-            yield channel, asked
+            yield channel, asked, given_up
     finally:
         await channel.close(None)
         await server.stop(None)

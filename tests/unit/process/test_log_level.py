@@ -75,3 +75,11 @@ def test_a_full_disk_is_no_reason_to_stop(tmp_path):
     file.say("debug")
     file.take_back()
     assert file.read() == ""
+
+
+def test_an_unchanged_file_is_not_read_again(tmp_path):
+    said, file = LevelFile(str(tmp_path)), LevelFile(str(tmp_path))
+    said.say("debug")
+    assert [file.read(), file.read()] == ["debug", ""]
+    said.say("info")
+    assert [file.read(), file.read()] == ["info", ""]

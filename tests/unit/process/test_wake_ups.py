@@ -1,8 +1,10 @@
 """Periodic work of a process happens at common moments, and once at each."""
 
+import asyncio
+
 import pytest
 
-from lbd.process.wake_ups import EARLY_S, until_next_s
+from lbd.process.wake_ups import EARLY_S, next_moment, until_next_s
 
 
 def test_all_timers_of_a_process_fire_together():
@@ -15,3 +17,16 @@ def test_all_timers_of_a_process_fire_together():
 def test_a_timer_that_fires_early_or_late_is_set_for_the_next_period(off_s):
     at_s = 50.0 + until_next_s(1.0, 50.0)
     assert at_s + off_s + until_next_s(1.0, at_s + off_s) == pytest.approx(at_s + 1.0)
+
+
+@pytest.mark.parametrize("now_s", [50.0, 50.19, 50.2, 51.7])
+def test_moments_of_a_multiple_are_moments_of_the_period_too(now_s):
+    at_s = now_s + until_next_s(1.0, now_s) - EARLY_S
+    assert until_next_s(0.2, at_s - 0.1) == pytest.approx(0.1 + EARLY_S)
+
+
+async def test_at_least_half_a_period_is_left_for_other_work():
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    await next_moment(0.02)
+    assert loop.time() - began_s >= 0.01
