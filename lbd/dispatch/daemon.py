@@ -162,29 +162,27 @@ class Dispatcher:
         while True:
             batch = await self.batches.next_saved()
             for action in batch.actions:
-                await self._carry_out(action)
+                if isinstance(action, Begin):
+                    await self._start(action)
+                    self.watchers.notify(action.job, has_ended=False, is_leased=True)
+                else:
+                    self._pass_on(action)
             if not batch.done.done():
                 batch.done.set_result(None)
 
-    async def _carry_out(self, action: Action) -> None:
+    def _pass_on(self, action: Action) -> None:
         match action:
-            case Begin():
-                await self._start(action)
-                self._notify_watchers(action.job)
             case Changed(job):
-                learns = self.estimates is not None and len(self._ended) < LEARN_AT_ONCE
-                if learns and job not in self.life.jobs:
+                has_ended = job not in self.life.jobs
+                if has_ended and self.estimates is not None and len(self._ended) < LEARN_AT_ONCE:
                     self._ended.append(int(job))
-                self._notify_watchers(job)
-            case Signal(job, attempt, host, number, stop_reason):
-                if line := self.lines.get(host):
-                    line.stop(job, attempt, number, stop_reason)
-            case Settle(job, attempt, host):
-                if line := self.lines.get(host):
-                    line.settled(job, attempt)
-            case Release(job, attempt, host):
-                if line := self.lines.get(host):
-                    line.released(job, attempt)
+                self.watchers.notify(job, has_ended=has_ended)
+            case Settle(job, attempt, host) if line := self.lines.get(host):
+                line.settled(job, attempt)
+            case Signal(job, attempt, host, number, stop_reason) if line := self.lines.get(host):
+                line.stop(job, attempt, number, stop_reason)
+            case Release(job, attempt, host) if line := self.lines.get(host):
+                line.released(job, attempt)
 
     async def _start(self, begin: Begin) -> None:
         """Starts an attempt that is now on disk, if it is still wanted and its host still
@@ -236,9 +234,6 @@ class Dispatcher:
         """Keeps the start for its first attempt, which may be far off; it is parsed then."""
         self.starts.keep(submission, stored, len(stored.spec))
 
-    def _notify_watchers(self, job: JobId) -> None:
-        self.watchers.notify(job, has_ended=job not in self.life.jobs)
-
     # Time
 
     def until_written(self) -> str:
@@ -255,7 +250,7 @@ class Dispatcher:
                 log.warning("this host or its dispatcher was frozen for %.1f s", now_s - last_s)
             self.carry(self.life.tick(now_s, self.rng))
             for job in self.batches.late_jobs(now_s):
-                self._notify_watchers(job)
+                self.watchers.notify(job, has_ended=job not in self.life.jobs)
 
     def estimate_s(self, user: str, command: bytes) -> float | None:
         return self.estimates.of(user, command) if self.estimates is not None else None
@@ -293,7 +288,10 @@ class Dispatcher:
 
     def heard(self, name: HostId, line: HostConnection, up: pb.WorkUp) -> None:
         """Raises ValueError if the message is invalid."""
-        self.carry([action for report in up.reports for action in self._report(name, report, up)])
+        actions, now_s = list[Action](), clock_s()
+        for report in up.reports:
+            actions += self._report(name, report, up.sent_s, now_s)
+        self.carry(actions)
         if up.HasField("heartbeat") and self.lines.get(name) is line:
             self._heartbeat(name, line, up.heartbeat)
 
@@ -351,24 +349,26 @@ class Dispatcher:
         configured = [entry.name for entry in self.config.cluster.hosts]
         return tier_order(configured, self.life.hosts.known)
 
-    def _report(self, name: HostId, report: pb.AttemptReport, up: pb.WorkUp) -> list[Action]:
-        life, now_s, job, attempt = self.life, clock_s(), JobId(report.job), report.attempt
-        times = up.sent_s, life.leased_s(name, job, attempt, now_s)
-        if report.event == "begun":
+    def _report(
+        self, name: HostId, report: pb.AttemptReport, sent_s: float, now_s: float
+    ) -> list[Action]:
+        life, event, job, attempt = self.life, report.event, JobId(report.job), report.attempt
+        times = sent_s, life.leased_s(name, job, attempt, now_s)
+        if event == "begun":
             return life.begun(name, job, attempt, how_long_ago_s(report, *times))
-        elif report.event == "ready":
+        elif event == "ready":
             return life.ready(name, job, attempt)
-        elif report.event in ("stopped", "continued"):
-            stands, why = report.event == "stopped", one_line(report.reason)
+        elif event in ("stopped", "continued"):
+            stands, why = event == "stopped", one_line(report.reason)
             return life.stopped(name, job, attempt, stands, now_s, why, report.stop_reason)
-        elif report.event == "ended":
+        elif event == "ended":
             return life.ended(name, job, attempt, ending_of(report, *times), now_s, self.rng)
-        elif report.event == "refused":
+        elif event == "refused":
             if life.holder(name, job, attempt):  # otherwise it could say anything about any job
                 job_log.info(shown_id(life, job), "host %s refused it: %s", name, report.reason)
             how = report.phase, ending_of(report)
             return life.refused(name, job, attempt, *how, now_s, self.rng)
-        raise ValueError(f"event {report.event[:40]!r} of job {one_line(report.job, 40)}")
+        raise ValueError(f"event {event[:40]!r} of job {one_line(report.job, 40)}")
 
 
 def terms_of(config: Config) -> Terms:

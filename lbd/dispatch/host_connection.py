@@ -56,7 +56,7 @@ class Paces:
                 f"a message of {size_bytes} bytes (dispatch.host_message_bytes is "
                 f"{self._message_bytes})"
             )
-        return await self._waited(wait_s or 0.0, line)
+        return await self._waited(wait_s, line) if wait_s else not line.broken.is_set()
 
     async def reports_turn(
         self, host: str, reports: int, size_bytes: int, line: "HostConnection"
@@ -67,14 +67,13 @@ class Paces:
         now_s = time.monotonic()
         wait_s = self._rates.turn_s(host, now_s, math.inf, turns) or 0.0
         wait_s = max(wait_s, self.seconds.turn_s(host, now_s, math.inf, 0.0) or 0.0)
-        return await self._waited(wait_s, line)
+        return await self._waited(wait_s, line) if wait_s else not line.broken.is_set()
 
     async def _waited(self, wait_s: float, line: "HostConnection") -> bool:
         """Waits. Returns False if the connection broke meanwhile."""
-        if wait_s:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await line.broken.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await line.broken.wait()
         return not line.broken.is_set()
 
 

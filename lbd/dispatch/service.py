@@ -132,9 +132,10 @@ class QueueService:
                 self._dispatcher.heard(name, line, some)
             if some is not portions[-1]:
                 await asyncio.sleep(0)
-        # Each attempt not renewed is answered by an order, which takes as long as a report.
-        unknown = min(len(up.heartbeat.held) - line.renewed, KILLED_AT_ONCE)
-        await self._paces.reports_turn(name, max(0, unknown), 0, line)
+        if up.HasField("heartbeat"):
+            # Each attempt not renewed is answered by an order, which takes as long as a report.
+            unknown = min(len(up.heartbeat.held) - line.renewed, KILLED_AT_ONCE)
+            await self._paces.reports_turn(name, max(0, unknown), 0, line)
 
     async def _submit(self, data: bytes, context: "Context") -> bytes:
         asked = await self._read(pb.SubmitRequest, data, context)
@@ -159,7 +160,7 @@ class QueueService:
         live = self._dispatcher.life.jobs
         if all(JobId(str(number)) in live for number in numbers):  # so they need not be looked up
             host = await self._calls.host(context)
-            return await self._follow(numbers, (host, watch.user), context)
+            return await self._follow(numbers, (host, watch.user), context, are_new=True)
         await self._watch_these(watch, context)
 
     async def _submitted(
@@ -257,20 +258,17 @@ class QueueService:
         await self._follow(watched, who, context, once_ended=asked.once_ended)
 
     async def _follow(
-        self,
-        watched: Sequence[int],
-        who: tuple[str, str],
-        context: "Context",
-        *,
-        once_ended: bool = False,
-    ) -> None:
+        self, watched: Sequence[int], who: tuple[str, str], context: "Context", *,
+        once_ended: bool = False, are_new: bool = False,
+    ) -> None:  # fmt: skip
         async def send(jobs: Sequence[pb.JobInfo]) -> None:
             await context.write(pb.JobsInfo(jobs=jobs).SerializeToString())
 
         try:
             with self._watching.held(who, len(watched)):
                 turn = partial(self._calls.listing, *who)
-                await self._watching.follow(who[0], watched, send, turn, once_ended=once_ended)
+                how = {"once_ended": once_ended, "are_new": are_new}
+                await self._watching.follow(who[0], watched, send, turn, **how)
         except TooManyWatched as problem:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(problem))
 
