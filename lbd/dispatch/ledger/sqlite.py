@@ -17,7 +17,7 @@ from pathlib import Path
 from lbd.dispatch.core.ledger_room import Disk, Excess
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.ledger.schema import STEPS, VERSION
-from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, settle, steps
+from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, steps
 from lbd.dispatch.ledger.work import Ask, MakeWork, Over, Result, Row, Work, advance
 from lbd.errors import ConfigError
 from lbd.model import ENDED_NAMES
@@ -50,6 +50,7 @@ class SqliteLedger(Store):
         disk is full."""
         super().__init__()
         self._path = path
+        self._file, self._directory = str(path), str(path.parent)  # it is asked with each start
         self._loop = asyncio.get_running_loop()
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         try:
@@ -85,12 +86,12 @@ class SqliteLedger(Store):
 
     def disk(self) -> Disk | None:
         try:
-            found = os.statvfs(self._path)
+            found = os.statvfs(self._file)
         except OSError:
             return None
         block_bytes = found.f_frsize
         sizes = found.f_bavail * block_bytes, found.f_blocks * block_bytes
-        return Disk(*sizes, os.path.dirname(self._path))
+        return Disk(*sizes, self._directory)
 
     async def forget(self, before_unix_s: float, excess: Excess, limit: int) -> int:
         count = await super().forget(before_unix_s, excess, limit)
@@ -200,7 +201,7 @@ class SqliteLedger(Store):
 
     def _report(self, outcomes: list[tuple[Request, LedgerTrouble | None]]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(settle, outcomes)
+            self._loop.call_soon_threadsafe(self._settle, outcomes)
 
 
 def roll_back(db: sqlite3.Connection) -> None:
