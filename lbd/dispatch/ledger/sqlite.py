@@ -31,6 +31,9 @@ from lbd.text.dispatcher_phrases import FULL_DISK
 log = logging.getLogger("lbd.dispatch")
 
 LINGER_S = 0.01  # a commit takes some milliseconds
+# After a commit that was shared the next one waits as long as that took, but no longer than this,
+# to be shared by more: those who were answered may have more to write. One caller never waits.
+GATHER_S = 0.002
 RETRY_S = 0.5
 BUSY_S = 5.0
 TURN_S = 0.002  # a query whose statements take less is answered in one turn
@@ -120,7 +123,7 @@ class SqliteLedger(Store):
 
     def _write(self, db: sqlite3.Connection) -> None:
         waiting: list[Request] = []
-        stopped = False
+        stopped, gather_s = False, 0.0
         while not stopped:
             if not waiting:
                 try:
@@ -130,6 +133,8 @@ class SqliteLedger(Store):
                     continue
                 stopped = first is None
                 waiting = [first] if first is not None else []
+            if gather_s:
+                time.sleep(gather_s)
             lingers = bool(waiting) and all(request.may_linger for request in waiting)
             pause_s = LINGER_S if lingers else 0.0
             with contextlib.suppress(queue.Empty):
@@ -141,7 +146,9 @@ class SqliteLedger(Store):
                         break
                     waiting.append(more)
             if waiting:
+                is_shared, began_s = len(waiting) > 1, time.monotonic()
                 waiting = self._commit(db, waiting)
+                gather_s = min(time.monotonic() - began_s, GATHER_S) if is_shared else 0.0
                 if waiting:
                     time.sleep(RETRY_S)
         db.close()
