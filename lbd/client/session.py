@@ -35,6 +35,7 @@ BLOCK, UNBLOCK = 0, 1
 OF_COMMANDS = (HUP, INT, QUIT, USR1, USR2, TERM)  # the others are the terminal's
 FORWARDED = (*OF_COMMANDS, TSTP, CONT, WINCH)
 FORCE_WITHIN_S = 1.0
+FORCED_S = float("inf")  # the time of an interrupt, once it has forced an end
 LBM_SILENT_S = 3.0
 REPLY_LIMIT_BYTES = 1 << 20
 # Waiting is done in steps: if a signal comes just before a blocking call, Python runs its handler
@@ -58,14 +59,13 @@ class Session:
         locally: "Locally",
     ) -> None:
         self.sock, self.options, self.around = sock, options, around
-        self.terminal = terminal
-        self.locally = locally
+        self.terminal, self.locally = terminal, locally
         self.split = Splitter(REPLY_LIMIT_BYTES)
         self.interrupted_s = self.silent_s = 0.0
         self.early: list[bytes] | None = []  # signals received while the request is being sent
         self.sent: dict[int, None] = {}  # signals sent, in order, but for stops
         sock.settimeout(LBM_SILENT_S)
-        self.forced = self.begun = self.stop_asked = self.continued = False  # `begun`: elsewhere
+        self.begun = self.stop_asked = self.continued = False  # `begun`: elsewhere
         # Done before the request is sent: from then on signals are for the command.
         import _signal  # type: ignore[import-not-found]  # `signal` without its enums
 
@@ -176,7 +176,9 @@ class Session:
         if terminal is not None:
             terminal.give_back()
         if self.around.copies is not None:
-            self.around.copies.finish(self.sock, self.restore, is_forced=self.forced)
+            self.around.copies.finish(
+                self.sock, self.restore, is_forced=self.interrupted_s == FORCED_S
+            )
         return end_as(found, self.options, self.sent, bool(terminal and terminal.interrupting))
 
     def stop(self) -> None:
@@ -207,10 +209,10 @@ class Session:
         """Passes a signal on; a second interrupt within a second kills the command."""
         if number == INT:
             now_s = monotonic()
-            if now_s - self.interrupted_s < FORCE_WITHIN_S:
+            is_forced = now_s - self.interrupted_s < FORCE_WITHIN_S
+            if is_forced:
                 self.send_frame(tags.FORCE)
-                self.forced = True
-            self.interrupted_s = now_s
+            self.interrupted_s = FORCED_S if is_forced else now_s
         if number != TSTP:
             self.sent[number] = None
         else:

@@ -8,7 +8,6 @@ task does that (`_follow_up`), while later changes are already being written.
 import asyncio
 import contextlib
 import logging
-import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,10 +38,18 @@ from lbd.dispatch.core.records import (
 from lbd.dispatch.core.restore import live_job, queued_job, restore_times, waits_of
 from lbd.dispatch.core.run_times import kind_of
 from lbd.dispatch.earlier_tasks import EarlierTasks
-from lbd.dispatch.host_connection import HOST_LINES, HostConnection, held_in, rest_of
-from lbd.dispatch.intake import ending_of, heartbeat_fault, how_long_ago_s, slots_of
+from lbd.dispatch.host_connection import (
+    HOST_LINES,
+    REPORTS_AT_ONCE,
+    STEP_S,
+    HostConnection,
+    held_in,
+    reported,
+    rest_of,
+)
+from lbd.dispatch.intake import heartbeat_fault, slots_of
 from lbd.dispatch.job_finder import forgiven
-from lbd.dispatch.job_lines import job_log, say, say_full, shown_id
+from lbd.dispatch.job_lines import say, say_full
 from lbd.dispatch.job_view import why_closed
 from lbd.dispatch.ledger.batches import Batch, Batches
 from lbd.dispatch.ledger.retention import clean_up
@@ -54,7 +61,6 @@ from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from lbd.process.wake_ups import next_moment
 from lbd.text.closed_words import OUT_OF_CONTACT
-from lbd.text.one_line import one_line
 
 log = logging.getLogger("lbd.dispatch")
 
@@ -164,29 +170,27 @@ class Dispatcher:
         while True:
             batch = await self.batches.next_saved()
             for action in batch.actions:
-                await self._carry_out(action)
+                if isinstance(action, Begin):
+                    await self._start(action)
+                    self.watchers.notify(action.job, has_ended=False, is_leased=True)
+                else:
+                    self._pass_on(action)
             if not batch.done.done():
                 batch.done.set_result(None)
 
-    async def _carry_out(self, action: Action) -> None:
+    def _pass_on(self, action: Action) -> None:
         match action:
-            case Begin():
-                await self._start(action)
-                self._notify_watchers(action.job)
             case Changed(job):
-                learns = self.estimates is not None and len(self._ended) < LEARN_AT_ONCE
-                if learns and job not in self.life.jobs:
+                has_ended = job not in self.life.jobs
+                if has_ended and self.estimates is not None and len(self._ended) < LEARN_AT_ONCE:
                     self._ended.append(int(job))
-                self._notify_watchers(job)
-            case Signal(job, attempt, host, number, stop_reason):
-                if line := self.lines.get(host):
-                    line.stop(job, attempt, number, stop_reason)
-            case Settle(job, attempt, host):
-                if line := self.lines.get(host):
-                    line.settled(job, attempt)
-            case Release(job, attempt, host):
-                if line := self.lines.get(host):
-                    line.released(job, attempt)
+                self.watchers.notify(job, has_ended=has_ended)
+            case Settle(job, attempt, host) if line := self.lines.get(host):
+                line.settled(job, attempt)
+            case Signal(job, attempt, host, number, stop_reason) if line := self.lines.get(host):
+                line.stop(job, attempt, number, stop_reason)
+            case Release(job, attempt, host) if line := self.lines.get(host):
+                line.released(job, attempt)
 
     async def _start(self, begin: Begin) -> None:
         """Starts an attempt that is now on disk, if it is still wanted and its host still
@@ -238,9 +242,6 @@ class Dispatcher:
         """Keeps the start for its first attempt, which may be far off; it is parsed then."""
         self.starts.keep(submission, stored, len(stored.spec))
 
-    def _notify_watchers(self, job: JobId) -> None:
-        self.watchers.notify(job, has_ended=job not in self.life.jobs)
-
     # Time
 
     def until_written(self) -> str:
@@ -257,7 +258,7 @@ class Dispatcher:
                 log.warning("this host or its dispatcher was frozen for %.1f s", now_s - last_s)
             self.carry(self.life.tick(now_s, self.rng))
             for job in self.batches.late_jobs(now_s):
-                self._notify_watchers(job)
+                self.watchers.notify(job, has_ended=job not in self.life.jobs)
 
     def estimate_s(self, user: str, command: bytes) -> float | None:
         return self.estimates.of(user, command) if self.estimates is not None else None
@@ -293,17 +294,16 @@ class Dispatcher:
             HOST_LINES.say(name, "disconnected")
             self.carry(self.life.host_gone(name, clock_s(), self.rng))
 
-    def heard(
-        self, name: HostId, line: HostConnection, up: pb.WorkUp, within_s: float = math.inf
-    ) -> pb.WorkUp | None:
-        """Processes as many reports as `within_s` allows, at least one. Returns the rest of the
-        message, or None. Raises ValueError if the message is invalid."""
-        actions, until_s = list[Action](), time.monotonic() + within_s
-        for number, report in enumerate(up.reports, 1):
-            actions += self._report(name, report, up)
-            if time.monotonic() >= until_s and number < len(up.reports):
+    def heard(self, name: HostId, line: HostConnection, up: pb.WorkUp) -> pb.WorkUp | None:
+        """Processes some of the reports, at least one, and returns the rest of the message; None
+        once that has been processed. Raises ValueError if the message is invalid."""
+        actions, began_s = list[Action](), clock_s()
+        for number, report in enumerate(up.reports):
+            now_s = clock_s()
+            if number >= REPORTS_AT_ONCE or (number and now_s - began_s >= STEP_S):
                 self.carry(actions)
                 return rest_of(up, number)
+            actions += reported(self.life, name, report, up.sent_s, now_s, self.rng)
         self.carry(actions)
         if up.HasField("heartbeat") and self.lines.get(name) is line:
             self._heartbeat(name, line, up.heartbeat)
@@ -362,25 +362,6 @@ class Dispatcher:
         """Returns the hosts in the order in which tiers are assigned to them."""
         configured = [entry.name for entry in self.config.cluster.hosts]
         return tier_order(configured, self.life.hosts.known)
-
-    def _report(self, name: HostId, report: pb.AttemptReport, up: pb.WorkUp) -> list[Action]:
-        life, now_s, job, attempt = self.life, clock_s(), JobId(report.job), report.attempt
-        times = up.sent_s, life.leased_s(name, job, attempt, now_s)
-        if report.event == "begun":
-            return life.begun(name, job, attempt, how_long_ago_s(report, *times))
-        elif report.event == "ready":
-            return life.ready(name, job, attempt)
-        elif report.event in ("stopped", "continued"):
-            stands, why = report.event == "stopped", one_line(report.reason)
-            return life.stopped(name, job, attempt, stands, now_s, why, report.stop_reason)
-        elif report.event == "ended":
-            return life.ended(name, job, attempt, ending_of(report, *times), now_s, self.rng)
-        elif report.event == "refused":
-            if life.holder(name, job, attempt):  # otherwise it could say anything about any job
-                job_log.info(shown_id(life, job), "host %s refused it: %s", name, report.reason)
-            how = report.phase, ending_of(report)
-            return life.refused(name, job, attempt, *how, now_s, self.rng)
-        raise ValueError(f"event {report.event[:40]!r} of job {one_line(report.job, 40)}")
 
 
 def terms_of(config: Config) -> Terms:

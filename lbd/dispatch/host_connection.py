@@ -12,12 +12,18 @@ import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from random import Random
 
 import grpc.aio
 
+from lbd.dispatch.core.lifecycle import Lifecycle
+from lbd.dispatch.core.records import Action
+from lbd.dispatch.intake import ending_of, how_long_ago_s
+from lbd.dispatch.job_lines import job_log, shown_id
 from lbd.local.rate_limit import AT_ONCE_S, TURN_BYTES, TURNS_MIN, Rates, TimeShares
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.text.one_line import one_line
 
 log = logging.getLogger("lbd.dispatch")
 
@@ -32,8 +38,9 @@ OPENING_BYTES = 1 << 14  # what opening a connection counts as
 # default that takes a fifth of a core; and a thousand messages a second, however short. That is
 # many times what a host with the shortest jobs sends.
 REPORT_BYTES = 128  # least cost of each report in a message: it may be shorter, but is recorded
-REPORTS_AT_ONCE = 256  # that are paid for together; other hosts are heard in between
-STEP_S = 0.05  # after which others are heard in any case: each may be news for all waiting jobs
+# So many reports, or what takes so long: then others are heard. Each may be news for all waiting
+# jobs.
+REPORTS_AT_ONCE, STEP_S = 256, 0.05
 STOPPING_S = 1.0
 LINES_PER_S, LINES_AT_ONCE = 1.0, 100.0  # logged about one host
 
@@ -57,7 +64,7 @@ class Paces:
                 f"a message of {size_bytes} bytes (dispatch.host_message_bytes is "
                 f"{self._message_bytes})"
             )
-        return await self._waited(wait_s or 0.0, line)
+        return await self._waited(wait_s, line) if wait_s else not line.broken.is_set()
 
     async def reports_turn(
         self, host: str, reports: int, size_bytes: int, line: "HostConnection"
@@ -68,28 +75,14 @@ class Paces:
         now_s = time.monotonic()
         wait_s = self._rates.turn_s(host, now_s, math.inf, turns) or 0.0
         wait_s = max(wait_s, self.seconds.turn_s(host, now_s, math.inf, 0.0) or 0.0)
-        return await self._waited(wait_s, line)
+        return await self._waited(wait_s, line) if wait_s else not line.broken.is_set()
 
     async def _waited(self, wait_s: float, line: "HostConnection") -> bool:
         """Waits. Returns False if the connection broke meanwhile."""
-        if wait_s:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await line.broken.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await line.broken.wait()
         return not line.broken.is_set()
-
-
-def in_portions(up: pb.WorkUp) -> list[pb.WorkUp]:
-    """Splits it into messages of few reports each, in order, with the heartbeat in the last."""
-    if len(up.reports) <= REPORTS_AT_ONCE:
-        return [up]
-    starts = range(0, len(up.reports), REPORTS_AT_ONCE)
-    found = [
-        pb.WorkUp(reports=up.reports[at : at + REPORTS_AT_ONCE], sent_s=up.sent_s) for at in starts
-    ]
-    if up.HasField("heartbeat"):
-        found[-1].heartbeat.CopyFrom(up.heartbeat)
-    return found
 
 
 def rest_of(up: pb.WorkUp, number: int) -> pb.WorkUp:
@@ -98,6 +91,34 @@ def rest_of(up: pb.WorkUp, number: int) -> pb.WorkUp:
     if up.HasField("heartbeat"):
         rest.heartbeat.CopyFrom(up.heartbeat)
     return rest
+
+
+def reported(
+    life: Lifecycle,
+    name: HostId,
+    report: pb.AttemptReport,
+    sent_s: float,
+    now_s: float,
+    rng: Random,
+) -> list[Action]:
+    """Passes a host's report on. `sent_s`: when its message was sent. Raises ValueError."""
+    event, job, attempt = report.event, JobId(report.job), report.attempt
+    times = sent_s, life.leased_s(name, job, attempt, now_s)
+    if event == "begun":
+        return life.begun(name, job, attempt, how_long_ago_s(report, *times))
+    elif event == "ready":
+        return life.ready(name, job, attempt)
+    elif event in ("stopped", "continued"):
+        stands, why = event == "stopped", one_line(report.reason)
+        return life.stopped(name, job, attempt, stands, now_s, why, report.stop_reason)
+    elif event == "ended":
+        return life.ended(name, job, attempt, ending_of(report, *times), now_s, rng)
+    elif event == "refused":
+        if life.holder(name, job, attempt):  # otherwise it could say anything about any job
+            job_log.info(shown_id(life, job), "host %s refused it: %s", name, report.reason)
+        how = report.phase, ending_of(report)
+        return life.refused(name, job, attempt, *how, now_s, rng)
+    raise ValueError(f"event {event[:40]!r} of job {one_line(report.job, 40)}")
 
 
 def held_in(heartbeat: pb.Heartbeat) -> dict[tuple[JobId, int], float]:

@@ -60,6 +60,7 @@ VALUES = (
     "priority", "speedup, work", "array", "at_once", "submitted", "timeout",
     "output, error, checkpoint", "input (dispatch.max_input_bytes)", "needs",
 )  # fmt: skip
+OF_END = "cause", "exit_status", "errno", "wait_s", "signal", "cpu_s", "stop_reason"
 CAUSES = {cause.value: cause for cause in Cause}
 
 
@@ -353,16 +354,17 @@ def ending_of(report: pb.AttemptReport, sent_s: float = 0.0, leased_s: float = m
     status = (
         report.errno if refused else report.exit_status if report.HasField("exit_status") else None
     )
-    rules = {
-        "cause": refused or report.cause in CAUSES,
-        "exit_status": status is None or refused or -STATUS_MAX <= status <= STATUS_MAX,
-        "errno": not refused or 0 <= report.errno <= 1 << 16,
-        "wait_s": is_within(report.wait_s, WAIT_S_MAX),
-        "signal": 0 <= report.signal <= SIGNAL_MAX,
-        "cpu_s": cpu_s is None or is_within(cpu_s, CPU_S_MAX),
-        "stop_reason": len(report.stop_reason) <= TEXT_MAX,
-    }
-    if fault := ", ".join(name for name, holds in rules.items() if not holds):
+    holds = (
+        refused or report.cause in CAUSES,
+        status is None or refused or -STATUS_MAX <= status <= STATUS_MAX,
+        not refused or 0 <= report.errno <= 1 << 16,
+        is_within(report.wait_s, WAIT_S_MAX),
+        0 <= report.signal <= SIGNAL_MAX,
+        cpu_s is None or is_within(cpu_s, CPU_S_MAX),
+        len(report.stop_reason) <= TEXT_MAX,
+    )
+    if not all(holds):
+        fault = ", ".join([name for name, one in zip(OF_END, holds, strict=True) if not one])
         raise ValueError(f"the end of job {one_line(report.job, 40)}: {fault}")
     reason = one_line(report.reason)
     if refused:

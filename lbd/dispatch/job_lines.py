@@ -23,18 +23,27 @@ def shown_id(life: Lifecycle, job: JobId) -> str:
 
 def say(life: Lifecycle, actions: Iterable[Action]) -> None:
     for action in actions:
-        match action:
-            case Begin(job, attempt, host):
-                shown = f"{action.array}_{action.array_index}" if action.array else job
-                job_log.debug(shown, "attempt %d goes to %s", attempt, host)
-            case Changed():
-                say_change = job_log.news if action.fate in NEWS else job_log.debug
-                say_change(action.shown or action.job, "%s", change_phrase(action))
-            case Signal(job, attempt, host, number, stop_reason):
-                what = f"is sent signal {number}" if number else "is asked to end"
-                why = "" if number else f" ({stop_reason or 'requested'})"
-                shown = shown_id(life, job)
-                job_log.debug(shown, "attempt %d on %s %s%s", attempt, host, what, why)
+        if isinstance(action, Begin):
+            shown = f"{action.array}_{action.array_index}" if action.array else action.job
+            job_log.debug_later(shown, begin_phrase, action)
+        elif isinstance(action, Changed):
+            shown = action.shown or action.job
+            if action.fate in NEWS:
+                job_log.news(shown, "%s", change_phrase(action))
+            else:
+                job_log.debug_later(shown, change_phrase, action)
+        elif isinstance(action, Signal):
+            job_log.debug_later(shown_id(life, action.job), signal_phrase, action)
+
+
+def begin_phrase(begin: Begin) -> str:
+    return f"attempt {begin.attempt} goes to {begin.host}"
+
+
+def signal_phrase(signal: Signal) -> str:
+    what = f"is sent signal {signal.number}" if signal.number else "is asked to end"
+    why = "" if signal.number else f" ({signal.stop_reason or 'requested'})"
+    return f"attempt {signal.attempt} on {signal.host} {what}{why}"
 
 
 def change_phrase(change: Changed) -> str:

@@ -20,13 +20,7 @@ from lbd.dispatch.core.ledger_rows import (
 from lbd.dispatch.core.lifecycle import KILLED_AT_ONCE
 from lbd.dispatch.core.ownership import Asker, Owners
 from lbd.dispatch.daemon import Dispatcher
-from lbd.dispatch.host_connection import (
-    OPENING_BYTES,
-    STEP_S,
-    HostConnection,
-    Paces,
-    in_portions,
-)
+from lbd.dispatch.host_connection import OPENING_BYTES, HostConnection, Paces
 from lbd.dispatch.job_finder import REQUEUES, TOO_LONG, JobFinder
 from lbd.dispatch.job_view import JobViews, add_attempts, encoded, look_at, newest_of
 from lbd.dispatch.orders import Orders
@@ -129,22 +123,21 @@ class QueueService:
     async def _hear(self, name: HostId, line: HostConnection, message: bytes) -> None:
         """Raises DecodeError, ValueError, KeyError."""
         up = parsed(pb.WorkUp, message)
-        portions = in_portions(up)
-        for some in portions:
-            size = len(message) // len(portions)
-            if not await self._paces.reports_turn(name, len(some.reports), size, line):
+        report_bytes = len(message) // max(1, len(up.reports))
+        rest: pb.WorkUp | None = up
+        done = unknown = 0
+        while await self._paces.reports_turn(name, done + unknown, done * report_bytes, line):
+            if rest is None:
                 return
-            rest: pb.WorkUp | None = some
-            while rest is not None:
-                with self._paces.seconds.spending(name):
-                    rest = self._dispatcher.heard(name, line, rest, STEP_S)
-                if rest is not None or some is not portions[-1]:
-                    await asyncio.sleep(0)
-                    if not await self._paces.reports_turn(name, 0, 0, line):
-                        return
-        # Each attempt not renewed is answered by an order, which takes as long as a report.
-        unknown = min(len(up.heartbeat.held) - line.renewed, KILLED_AT_ONCE)
-        await self._paces.reports_turn(name, max(0, unknown), 0, line)
+            with self._paces.seconds.spending(name):
+                left = self._dispatcher.heard(name, line, rest)
+            done = len(rest.reports) - (len(left.reports) if left is not None else 0)
+            if left is None and up.HasField("heartbeat"):
+                # Each attempt not renewed is answered by an order, which takes as long as a report.
+                unknown = max(0, min(len(up.heartbeat.held) - line.renewed, KILLED_AT_ONCE))
+            elif left is not None:
+                await asyncio.sleep(0)
+            rest = left
 
     async def _submit(self, data: bytes, context: "Context") -> bytes:
         asked = await self._read(pb.SubmitRequest, data, context)
@@ -169,7 +162,7 @@ class QueueService:
         live = self._dispatcher.life.jobs
         if all(JobId(str(number)) in live for number in numbers):  # so they need not be looked up
             host = await self._calls.host(context)
-            return await self._follow(numbers, (host, watch.user), context)
+            return await self._follow(numbers, (host, watch.user), context, are_new=True)
         await self._watch_these(watch, context)
 
     async def _submitted(
@@ -267,20 +260,17 @@ class QueueService:
         await self._follow(watched, who, context, once_ended=asked.once_ended)
 
     async def _follow(
-        self,
-        watched: Sequence[int],
-        who: tuple[str, str],
-        context: "Context",
-        *,
-        once_ended: bool = False,
-    ) -> None:
+        self, watched: Sequence[int], who: tuple[str, str], context: "Context", *,
+        once_ended: bool = False, are_new: bool = False,
+    ) -> None:  # fmt: skip
         async def send(jobs: Sequence[pb.JobInfo]) -> None:
             await context.write(pb.JobsInfo(jobs=jobs).SerializeToString())
 
         try:
             with self._watching.held(who, len(watched)):
                 turn = partial(self._calls.listing, *who)
-                await self._watching.follow(who[0], watched, send, turn, once_ended=once_ended)
+                how = {"once_ended": once_ended, "are_new": are_new}
+                await self._watching.follow(who[0], watched, send, turn, **how)
         except TooManyWatched as problem:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(problem))
 

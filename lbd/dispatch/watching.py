@@ -6,11 +6,12 @@ import sys
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Container, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from lbd.dispatch.core.job_selection import read_range
 from lbd.dispatch.core.ledger_rows import Ledger, Wanted
+from lbd.dispatch.core.records import Jobs
 from lbd.dispatch.job_view import EXPLAINED_MAX, JobViews, in_pieces
 from lbd.errors import LbdError
 from lbd.local.budget import Budget
@@ -107,6 +108,12 @@ class Watcher:
             at = self.changed.find(1, at + 1)
         return found
 
+    def only_heard_of(self, jobs: Jobs) -> None:
+        """Its client has just submitted them: it knows that those wait that have never started, and
+        needs to hear that of one only."""
+        for at in range(1, len(self.ids)):
+            self.changed[at] = not jobs.has_only_waited(self.ids[at])
+
     def change_all(self) -> None:
         for at, ended in enumerate(self.ended):
             self.changed[at] = not ended
@@ -145,9 +152,15 @@ class Watchers:
             if not self._by_block[block]:
                 del self._by_block[block]
 
-    def notify(self, job: JobId, *, has_ended: bool) -> None:
+    def notify(self, job: JobId, *, has_ended: bool, is_leased: bool = False) -> None:
+        """`is_leased`: a host was just given the job, so there is another reason why it waits. Who
+        watches many jobs looks only at their states."""
+        if not self._by_block:
+            return
         number = int(job)
         for watcher in self._by_block.get(number // BLOCK, ()):
+            if is_leased and len(watcher.ids) > RETOLD_MAX:
+                continue
             if has_ended or not watcher.ends_only:
                 watcher.change(number, has_ended=has_ended)
 
@@ -161,7 +174,7 @@ class Watching:
     watchers: Watchers
     ledger: Ledger
     job_views: JobViews
-    live: Container[JobId]  # jobs that have not ended
+    live: Jobs
     _of_user: Budget = field(
         default_factory=lambda: Budget(WATCHED_OF_USER, sys.maxsize), init=False
     )
@@ -188,11 +201,15 @@ class Watching:
             self._of_user.give_back(who, count)
 
     async def follow(
-        self, host: str, watched: Sequence[int], send: Send, turn: Turn, *, once_ended: bool
-    ) -> None:
+        self, host: str, watched: Sequence[int], send: Send, turn: Turn, *,
+        once_ended: bool = False, are_new: bool = False,
+    ) -> None:  # fmt: skip
         """`host`: the asking host. `watched`: sorted job numbers. `turn`: wraps each look at many
-        jobs, so that others get their turn. `once_ended`: sends each job only when it has ended."""
+        jobs, so that others get their turn. `once_ended`: sends each job only when it has ended.
+        `are_new`: the client has just submitted them."""
         watcher = Watcher(watched, once_ended)
+        if are_new:
+            watcher.only_heard_of(self.live)
         self.watchers.add(watcher)
         try:
             if len(watched) == 1 and JobId(str(watched[0])) in self.live:

@@ -10,10 +10,10 @@ import logging
 import re
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
-from functools import lru_cache
-from typing import NamedTuple
+from functools import lru_cache, partial
+from typing import NamedTuple, TypeVar
 
 from lbd.local.rate_limit import Rates
 from lbd.text.one_line import one_line
@@ -27,6 +27,9 @@ LEVELS = {
     logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning",
     logging.ERROR: "error",
 }  # fmt: skip
+
+
+About = TypeVar("About")
 
 
 class Line(NamedTuple):
@@ -62,12 +65,23 @@ class Step(NamedTuple):
         return Line(self.unix_s, "debug", self.job, self.text[:LINE_CHARS_MAX])
 
 
+class Later(NamedTuple):
+    """A debug line of which the text, too, is only made when somebody asks."""
+
+    unix_s: float
+    job: str
+    phrase: Callable[[], str]
+
+    def line(self) -> Line:
+        return Line(self.unix_s, "debug", self.job, self.phrase()[:LINE_CHARS_MAX])
+
+
 class RecentLines:
     """The last lines about jobs. Threads may share it: each method touches `_kept` in one step."""
 
     def __init__(self, lines: int = KEPT_LINES, age_s: float = KEPT_S) -> None:
         """Keeps `lines` of them, and returns those of the last `age_s` only."""
-        self._kept: deque[Line | Step] = deque(maxlen=lines)
+        self._kept: deque[Line | Step | Later] = deque(maxlen=lines)
         self._age_s = age_s
         self.add = self._kept.append
 
@@ -130,6 +144,14 @@ class JobLog:
 
     def debug(self, job: str, text: str, *words: object) -> None:
         self._say(logging.DEBUG, job, text, words)
+
+    def debug_later(self, job: str, phrase: Callable[[About], str], about: About) -> None:
+        """The same for what happens to each job: `phrase` puts into words what `about`, which never
+        changes, says."""
+        if named := printable_id(job):
+            self._recent.add(Later(time.time(), named, partial(phrase, about)))
+        if self._logger.isEnabledFor(logging.DEBUG):
+            self._logger.debug("%s", phrase(about), extra={"job": named}, stacklevel=2)
 
     def news(self, job: str, text: str, *words: object) -> None:
         """Logs what people look for afterwards: info, unless so much of it comes that other lines

@@ -64,14 +64,15 @@ def number_in(job: str) -> int:
 class Row:
     """A job of the backlog; valid until another job leaves. It is an `Entry` for readers."""
 
-    __slots__ = ("_backlog", "at")
+    __slots__ = ("_backlog", "at", "kind")
     host: ClassVar[HostId | None] = None
     slots: ClassVar[int] = 0
     begun: ClassVar[bool] = False
 
-    def __init__(self, backlog: "Backlog", at: int) -> None:
+    def __init__(self, backlog: "Backlog", at: int, kind: QueuedJob) -> None:
         self._backlog = backlog
         self.at = at
+        self.kind = kind
 
     @property
     def number(self) -> int:
@@ -90,17 +91,11 @@ class Row:
         return JobId(str(self._backlog.ids[self.at]))
 
     @property
-    def kind(self) -> QueuedJob:
-        kind = self._backlog.kinds[self.at]
-        assert kind is not None
-        return kind
-
-    @property
     def job(self) -> QueuedJob:
-        submission, index, *command = (column[self.at] for column in self._backlog.own)
+        at, (submissions, indexes, commands, lines) = self.at, self._backlog.own
         *shared, origin, at_once = kind_values(self.kind)  # the last of the fields
-        own = submission, None if index == NO_INDEX else index
-        values = self.id, *shared, *own, origin, at_once, *command  # in field order
+        own = submissions[at], None if indexes[at] == NO_INDEX else indexes[at]
+        values = self.id, *shared, *own, origin, at_once, commands[at], lines[at]  # in field order
         return QueuedJob._make(values)
 
     @property
@@ -151,7 +146,8 @@ class Backlog:
 
     def find(self, job_number: int) -> Row | None:
         at = self.place(job_number)
-        return Row(self, at) if at >= 0 else None
+        kind = self.kinds[at] if at >= 0 else None
+        return Row(self, at, kind) if kind is not None else None
 
     def place(self, job_number: int) -> int:
         """Returns the row of a job; -1 if it has none."""
@@ -183,7 +179,7 @@ class Backlog:
         self.lines.append(None)
         self.aside_count += 1
         self._jobs += 1
-        return Row(self, len(self.ids) - 1)
+        return Row(self, len(self.ids) - 1, kind)
 
     def _kind_of(self, job: QueuedJob) -> QueuedJob:
         values = kind_values(job)
@@ -238,7 +234,7 @@ class Backlog:
         if self.aside_count:
             for at, kind in enumerate(self.kinds):
                 if kind is not None and self.lines[at] is None and may(kind):
-                    yield Row(self, at)
+                    yield Row(self, at, kind)
 
 
 class Rows:
@@ -258,11 +254,13 @@ class Rows:
         self._ids.append(number)
 
     def front(self) -> Row | None:
-        self._sort()
+        if not self._sorted:
+            self._sort()
+        backlog = self._backlog
         while self._begin < len(self._ids):
-            row = self._backlog.find(self._ids[self._begin])
-            if row is not None:
-                return row
+            at = backlog.place(self._ids[self._begin])
+            if at >= 0 and (kind := backlog.kinds[at]) is not None:
+                return Row(backlog, at, kind)
             self._begin += 1
             if self._begin > max(EMPTY_MIN, len(self._ids) // 2):
                 self._ids, self._begin = self._ids[self._begin :], 0
@@ -296,7 +294,7 @@ class Rows:
             if fits(kind):
                 kept.append(number)
             else:
-                leave(Row(backlog, at))
+                leave(Row(backlog, at, kind))
         self._ids, self._begin = kept, 0
 
     def _sort(self) -> None:

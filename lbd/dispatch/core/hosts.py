@@ -82,9 +82,14 @@ class HostTable:
     known: dict[HostId, KnownHost] = field(default_factory=dict)
     more_until_s: float = -math.inf  # until then there may be hosts not heard of yet
 
+    def of(self, name: HostId) -> KnownHost:
+        if (known := self.known.get(name)) is None:
+            known = self.known[name] = KnownHost()
+        return known
+
     def heard(self, host: HostSlots) -> bool:
         """Returns whether the host may be given jobs now."""
-        known = self.known.setdefault(host.name, KnownHost())
+        known = self.of(host.name)
         known.slots, known.closed, known.more, known.was_drained = host, None, "", False
         return known.aside_until_s is None
 
@@ -117,7 +122,7 @@ class HostTable:
         """Notes a heartbeat, the first of its connection or not. Returns the contact if what the
         host holds is to be compared now with what it was sent before: once, as soon as its keeper
         is known."""
-        known = self.known.setdefault(name, KnownHost())
+        known = self.of(name)
         known.contact = Contact(known.contact.number + is_first, keeper, said_s)
         known.is_compared = known.is_compared and not is_first
         if known.is_compared or not keeper:
@@ -127,7 +132,7 @@ class HostTable:
 
     def has_other_rules(self, name: HostId, number: int) -> bool:
         """Notes the number of a host's rules. Returns whether it had others before."""
-        known = self.known.setdefault(name, KnownHost())
+        known = self.of(name)
         before, known.rules = known.rules, number
         return before not in (0, number)
 
@@ -137,7 +142,7 @@ class HostTable:
                 known.slots = replace(known.slots, tiers=tiers(known.slots.name))
 
     def gone(self, name: HostId, closed: Closed | None, more: str = "") -> None:
-        known = self.known.setdefault(name, KnownHost())
+        known = self.of(name)
         if closed is None and self.is_stopped(name):
             more = STOPPED  # it said so
         known.slots, known.closed, known.more = None, closed, more
@@ -171,23 +176,23 @@ class HostTable:
         return known.slots
 
     def begun(self, name: HostId) -> None:
-        self.known.setdefault(name, KnownHost()).vain_offers = 0
+        self.of(name).vain_offers = 0
 
     def refused(self, name: HostId) -> bool:
         """Notes that it refused an attempt, which is nobody's fault unless it goes on and on.
         Returns whether it counts as a failure."""
-        known = self.known.setdefault(name, KnownHost())
+        known = self.of(name)
         if known.heard_s > known.vain_s:
             known.vain_offers, known.vain_s = known.vain_offers + 1, known.heard_s
         return known.vain_offers > OFFERS_MAX
 
     def worked(self, name: HostId) -> None:
-        known = self.known.setdefault(name, KnownHost())
+        known = self.of(name)
         known.failures, known.aside_s = 0, 0.0
 
     def failed(self, name: HostId, now_s: float) -> bool:
         """Returns whether this failure causes the host to be set aside."""
-        known = self.known.setdefault(name, KnownHost())
+        known = self.of(name)
         known.failures += 1
         if known.failures < self.terms.host_failures or known.aside_until_s is not None:
             return False

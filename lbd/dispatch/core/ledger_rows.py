@@ -5,6 +5,7 @@ One file because rows, submissions and jobs repeat each other's fields: who adds
 
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from lbd.dispatch.core.discipline import NOT_FORETOLD, Foretold, QueuedJob, Target
@@ -103,7 +104,8 @@ class Submission:
         only = HostId(self.only) if self.only else None
         barred = frozenset(map(HostId, self.excluded))
         command, needs = name_hash(command_of(self.command)), read_needs_text(self.needs)
-        line = line_of(self.command)
+        line, target = line_of(self.command), target_of(self.target, self.deadline)
+        user = share_of(self.user, self.uid, by_uid=by_uid)
         for number, index in enumerate(self.array_indexes(), accepted.first):
             yield QueuedJob(
                 JobId(str(number)),
@@ -113,7 +115,7 @@ class Submission:
                 only=only,
                 barred=barred,
                 slots_most=self.slots_most,
-                user=share_of(self.user, self.uid, by_uid=by_uid),
+                user=user,
                 name=self.name,
                 priority=self.priority,
                 array=0 if index is None else accepted.first,
@@ -124,7 +126,7 @@ class Submission:
                 command=command,
                 submission=accepted.submission,
                 array_index=index,
-                target=target_of(self.target, self.deadline),
+                target=target,
                 origin=self.origin,
                 at_once=self.at_once,
                 needs=needs,
@@ -141,7 +143,12 @@ def target_of(target: float | None, deadline: float | None) -> Target | None:
 
 def command_of(command: bytes) -> str:
     """Returns the name under which the runs of a command are learnt from."""
-    return key_of(command[:NAMED_BY].split(b"\0"))
+    return name_in(command[:NAMED_BY])
+
+
+@lru_cache(maxsize=256)  # each submission asks three times, and most commands come again
+def name_in(command: bytes) -> str:
+    return key_of(command.split(b"\0"))
 
 
 def share_of(user: str, uid: int | None, *, by_uid: bool) -> str:

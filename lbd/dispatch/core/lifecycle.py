@@ -43,7 +43,7 @@ from random import Random
 from lbd.dispatch.core.dependencies.dependents import Dependents, Span, Waits
 from lbd.dispatch.core.discipline import Discipline, HostSlots, QueuedJob, Start
 from lbd.dispatch.core.gangs.gang import AGAIN, DISBANDED, Gang, Gangs
-from lbd.dispatch.core.hosts import HostTable, KnownHost, Terms
+from lbd.dispatch.core.hosts import HostTable, Terms
 from lbd.dispatch.core.malleable.decision import Rule
 from lbd.dispatch.core.malleable.heads import FREE
 from lbd.dispatch.core.queues import Queues
@@ -423,7 +423,7 @@ class Lifecycle:
         besides what is left, it can only have a lease of ours.
         """
         renewed, actions = [], list[Action]()
-        self.hosts.known.setdefault(name, KnownHost()).heard_s = now_s
+        self.hosts.of(name).heard_s = now_s
         for job, attempt in holds:
             live = self.holder(name, job, attempt)
             if live is not None and live.lease is not None:
@@ -516,7 +516,7 @@ class Lifecycle:
         self.running += 1
         self.hosts.begun(name)
         record = changed(live, JobState.RUNNING, Fate.RUNNING, begun_ago_s=ago_s)
-        return [record, *self.gangs.begun(live)]
+        return [record, *self.gangs.begun(live)] if live.job.gang else [record]
 
     def leased_s(self, name: HostId, job: JobId, attempt: int, now_s: float) -> float:
         """Returns how long ago it was leased, infinite if that is not known; 0 if it is over."""
@@ -676,6 +676,8 @@ class Lifecycle:
     def _begin(self, starts: Iterable[Start], now_s: float) -> list[Action]:
         actions: list[Action] = []
         starts = list(starts)
+        if not starts:
+            return actions
         gangs = self.gangs.begin(starts, now_s)
         for start in starts:
             live = self.leased[start.job.id] = self.jobs.out_of_backlog(start.job)
@@ -687,7 +689,8 @@ class Lifecycle:
         self.running -= live.lease is not None and live.lease.begun
         live.lease = None
         self.leased.pop(live.job.id, None)
-        self.gangs.over(live)
+        if live.job.gang:
+            self.gangs.over(live)
 
     def _over(self, live: Live, ending: Ending, now_s: float, rng: Random) -> list[Action]:
         """The attempt has certainly ended."""
@@ -953,7 +956,8 @@ class Lifecycle:
         self.jobs.lists.gone(live.job)
         self.pauses.drop(live.job.id)
         self.bars.drop(live.job.id)
-        self.gangs.ended(live.job)
+        if live.job.gang:
+            self.gangs.ended(live.job)
         live.held, live.reason = "", reason
         whole = fate in (Fate.DONE, Fate.FAILED)
         starts = self.queues.ended(live.job.id, now_s, rng, whole=whole)

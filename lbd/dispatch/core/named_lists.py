@@ -95,6 +95,8 @@ class NamedLists:
 
 
 def add(counts: Counter[str], whose: str, more: int) -> None:
+    if not more:
+        return
     counts[whose] += more
     if not counts[whose]:
         del counts[whose]

@@ -340,7 +340,7 @@ class Queues:
                 self.aside[registered.id] = registered
             return None
         takers = self.hogged.values() if line in self._none_beside_hog else ()
-        if any(one.takes_beside_hog(kind) for one in takers):
+        if takers and any(one.takes_beside_hog(kind) for one in takers):
             del self._none_beside_hog[line]
         waiting = self._line(line)
         registered.line = line
@@ -370,17 +370,18 @@ class Queues:
 
     def _unput(self, registered: Registered) -> None:
         """Takes a job out of its queue."""
-        assert registered.line is not None
-        waiting = self.lines[registered.line]
-        self.heads.gone(registered.id, registered.line)
-        if registered.kind.user not in self._none_beside_hog.get(registered.line, ()):
-            self._none_beside_hog.pop(registered.line, None)
+        line, kind = registered.line, registered.kind
+        assert line is not None
+        waiting = self.lines[line]
+        self.heads.gone(registered.id, line)
+        if kind.user not in self._none_beside_hog.get(line, ()):
+            self._none_beside_hog.pop(line, None)
         registered.line = None
         waiting.jobs -= 1
-        waiting.slots -= registered.kind.slots
+        waiting.slots -= kind.slots
         # Float sums drift; an empty line restarts at 0.
         waiting.work_s = waiting.work_s - registered.work_s if waiting.jobs else 0.0
-        self._wide_waiting -= registered.kind.is_wide
+        self._wide_waiting -= kind.is_wide
 
     def head(self, line: HostConnection) -> Registered | None:
         waiting = self.lines.get(line)
@@ -580,7 +581,7 @@ class Queues:
                 entry.begun = True
                 waiting.passed(entry.job)
             starts.append(self._start(entry, server, line, now_s, most))
-        if self._plan(line) is not None:
+        if self.gangs.parked and self._plan(line) is not None:
             self._fill_beside(line, starts, now_s)
         elif front is not None and self.backfill.rule != "off":
             self._fill_behind(front, line, starts, now_s)
@@ -738,10 +739,11 @@ class Queues:
         self, front: Registered, line: HostConnection, now_s: float, rng: Random
     ) -> tuple[Server | None, int]:
         """Returns where the head of a line starts now, and the most slots it gets there."""
-        job, plan = front.kind, self._plan(line)
-        if plan is not None or self.heads.decides(job):
+        job, plan = front.kind, self._plan(line) if self.gangs.parked else None
+        decides = self.heads.decides(job)
+        if plan is not None or decides:
             job = front.job  # its command decides, too
-        if not self.heads.decides(job) or plan is not None:  # it does not hold out for more
+        if not decides or plan is not None:  # it does not hold out for more
             self.heads.asked.pop(line, None)
             server = self._server_for(job, line, plan, rng)
             return server, self._most(job, server, plan) if server else 0
@@ -803,14 +805,13 @@ class Queues:
     ) -> Server | None:
         if plan is not None and self.gangs.passes(plan, job, self.shares.now_s):
             plan = None
-        have_room = self._roomy is self.hosts
-        is_simple = have_room and plan is None and not self._may_keep and is_plain(job)
-        if is_simple and line in self._open:
+        have_room, keeps = self._roomy is self.hosts, self._keeps
+        may_keep = keeps or self._asks_all
+        if have_room and plan is None and not may_keep and line in self._open and is_plain(job):
             return self._open[line].best(rng)
         need = job.slots
-        if job.array and not self._keeps:  # it may be given ahead of free slots
-            takes = (one for one in self.servers.get(line, ()) if one.takes(job))
-            servers_by_host = list(takes)
+        if job.array and not keeps:  # it may be given ahead of free slots
+            servers_by_host = [one for one in self.servers.get(line, ()) if one.takes(job)]
         else:
             servers_by_host = self._with_room(line, need)
         if job.only or job.barred or not have_room:
@@ -824,7 +825,8 @@ class Queues:
                 for server in servers_by_host
                 if self.gangs.room(plan, server, job, now_s) >= need
             ]
-        servers_by_host = [server for server in servers_by_host if not self._kept(server, line)]
+        if may_keep:
+            servers_by_host = [one for one in servers_by_host if not self._kept(one, line)]
         if len(servers_by_host) < 2:
             return servers_by_host[0] if servers_by_host else None
         # Servers that serve this line first leave the others to both lines. A job that can use more

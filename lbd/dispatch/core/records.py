@@ -10,7 +10,7 @@ from lbd.dispatch.core.backlog import Backlog, add_count
 from lbd.dispatch.core.discipline import QueuedJob, Start
 from lbd.dispatch.core.hosts import Contact
 from lbd.dispatch.core.named_lists import NamedLists
-from lbd.model import HostId, JobId, JobState
+from lbd.model import HostId, JobId, JobState, quick_value
 
 
 class Fate(Enum):
@@ -43,7 +43,7 @@ class Cause(Enum):
     LOST = "lost"  # with its host, its keeper or its lease: how far it got is unknown
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Ending:
     """How an attempt ended, as reported by its host or as must be assumed."""
 
@@ -151,6 +151,10 @@ class Jobs(Mapping[JobId, Live]):
         yield from self._backlog
         yield from self._live
 
+    def has_only_waited(self, number: int) -> bool:
+        """Whether this job is in the backlog."""
+        return self._backlog.place(number) >= 0
+
     def of_user(self, user: str) -> int:
         return self._of_user.get(user, 0) + self._backlog.of_user.get(user, 0)
 
@@ -185,7 +189,7 @@ class Jobs(Mapping[JobId, Live]):
         add_count(self._of_origin, job.origin, more)
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Begin:
     """Record this attempt, and once it is on disk have the host start it."""
 
@@ -202,7 +206,7 @@ class Begin:
     array: int = 0  # id of its array
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Release:
     """All of its gang are ready: start this one too."""
 
@@ -211,7 +215,7 @@ class Release:
     host: HostId
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Signal:
     """Signal an attempt; `number` 0: end all of it, gently first. `stop_reason`: why; its host
     repeats it with the end."""
@@ -223,7 +227,7 @@ class Signal:
     stop_reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Settle:
     """Once everything before is on disk, the host may forget this attempt."""
 
@@ -232,7 +236,7 @@ class Settle:
     host: HostId
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Changed:
     """Record the job's row."""
 
@@ -251,7 +255,7 @@ class Changed:
     shown: str = ""  # its id as people know it
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class StopAsked:
     """Record why this attempt is to end."""
 
@@ -260,7 +264,7 @@ class StopAsked:
     stop_reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Updated:
     """Record a change to all waiting jobs of a submission."""
 
@@ -272,7 +276,7 @@ class Updated:
     not_before: float = 0.0  # UNIX seconds; 0: at once
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Met:
     """Record that this job's dependencies are met; it joins the queue."""
 

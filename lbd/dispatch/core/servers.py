@@ -101,14 +101,12 @@ class Server:
     def takes(self, job: QueuedJob) -> bool:
         """Whether it takes the job now or in a moment, as others of the same array are short
         there."""
-        if job.needs and self.lacks(job) is not None:
-            return False
-        if self.free >= job.slots:
-            return True
+        free = self.free
+        if free >= job.slots:
+            return self.has_for(job)
         ahead = self.host.ahead if self.host and job.array in self.arrays else 0
-        if job.needs:
-            return False
-        return self.free + ahead > 0 and max(job.slots, job.slots_most) == 1 and job.may_restart
+        is_small = job.slots == 1 and job.slots_most <= 1
+        return free + ahead > 0 and is_small and job.may_restart and not job.needs
 
     @property
     def is_open(self) -> bool:

@@ -87,7 +87,7 @@ class Shares:
     @property
     def passes_over(self) -> bool:
         """Whether waiting jobs may have reached a limit, or have enough for a target."""
-        return self.limits or bool(self.targets) or bool(self.arrays)
+        return self.limits or bool(self.targets.arrays or self.arrays)
 
     def bars(self, job: QueuedJob) -> bool:
         """Whether no job of this flow may start for now; `obstacle` says why."""
@@ -114,7 +114,8 @@ class Shares:
         self.events += 1
 
     def flow(self, job: QueuedJob) -> Flow:
-        array = job.array if job.at_once or self.targets.holds(job) else 0
+        has_own = job.at_once or (job.target is not None and self.targets.holds(job))
+        array = job.array if has_own else 0
         if self._one_flow:
             return Flow(array=array) if array else ONE_FLOW
         rules = self.rules

@@ -29,8 +29,9 @@ class LedgerCounts:
     commits: Histogram = field(default_factory=lambda: Histogram(COMMITS_S))
     failures: int = 0
 
-    def note(self, changes: Sequence[Record]) -> None:
-        for change in changes:
+    def note(self, changes: Sequence[tuple[Record, float]]) -> None:
+        """`changes`: each with its time."""
+        for change, _ in changes:
             if isinstance(change, Begin):
                 self.begun += 1
             elif isinstance(change, Changed):

@@ -25,7 +25,7 @@ from lbd.dispatch.ledger.connection import (
     passes,
     rows_of,
 )
-from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, settle, steps
+from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, steps
 from lbd.dispatch.ledger.work import MakeWork, Over, Result, Row, Work, advance
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class PostgresLedger(Store):
             await self._write()
         except Exception as problem:
             trouble = problem if isinstance(problem, Deposed) else LedgerTrouble(repr(problem))
-            settle([(request, trouble) for request in self._waiting if not request.must])
+            self._settle([(request, trouble) for request in self._waiting if not request.must])
             self.over.set_exception(problem)
 
     async def _write(self) -> None:
@@ -135,13 +135,13 @@ class PostgresLedger(Store):
                 self._say(str(problem))
                 # A value that the database rejects now it will reject later too.
                 again = group if problem.passes else [r for r in group if r.must]
-                settle([(request, problem) for request in group if request not in again])
+                self._settle([(request, problem) for request in group if request not in again])
                 self._waiting[:0] = again
                 await asyncio.sleep(RETRY_S)
                 continue
             self._say("")
             self.counts.commits.note(time.monotonic() - began_s)
-            settle([(request, refused.get(request)) for request in group])
+            self._settle([(request, refused.get(request)) for request in group])
 
     async def _commit(self, group: list[Request]) -> dict[Request, LedgerTrouble]:
         """Writes the group. Returns the requests whose own values are at fault, and why. Raises
@@ -235,4 +235,4 @@ class PostgresLedger(Store):
                 self._waiting = [request for request in self._waiting if request not in late]
                 why = self.trouble or f"{self._writing.where}: no answer in time"
                 trouble = LedgerTrouble(f"{why}; nothing was queued; try again later")
-                settle([(request, trouble) for request in late])
+                self._settle([(request, trouble) for request in late])

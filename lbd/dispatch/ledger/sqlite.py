@@ -17,7 +17,7 @@ from pathlib import Path
 from lbd.dispatch.core.ledger_room import Disk, Excess
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.ledger.schema import STEPS, VERSION
-from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, settle, steps
+from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, steps
 from lbd.dispatch.ledger.work import Ask, MakeWork, Over, Result, Row, Work, advance
 from lbd.errors import ConfigError
 from lbd.model import ENDED_NAMES
@@ -31,6 +31,9 @@ from lbd.text.dispatcher_phrases import FULL_DISK
 log = logging.getLogger("lbd.dispatch")
 
 LINGER_S = 0.01  # a commit takes some milliseconds
+# After a commit that was shared the next one waits as long as that took, but no longer than this,
+# to be shared by more: those who were answered may have more to write. One caller never waits.
+GATHER_S = 0.002
 RETRY_S = 0.5
 BUSY_S = 5.0
 TURN_S = 0.002  # a query whose statements take less is answered in one turn
@@ -50,6 +53,7 @@ class SqliteLedger(Store):
         disk is full."""
         super().__init__()
         self._path = path
+        self._file, self._directory = str(path), str(path.parent)  # it is asked with each start
         self._loop = asyncio.get_running_loop()
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         try:
@@ -85,12 +89,12 @@ class SqliteLedger(Store):
 
     def disk(self) -> Disk | None:
         try:
-            found = os.statvfs(self._path)
+            found = os.statvfs(self._file)
         except OSError:
             return None
         block_bytes = found.f_frsize
         sizes = found.f_bavail * block_bytes, found.f_blocks * block_bytes
-        return Disk(*sizes, os.path.dirname(self._path))
+        return Disk(*sizes, self._directory)
 
     async def forget(self, before_unix_s: float, excess: Excess, limit: int) -> int:
         count = await super().forget(before_unix_s, excess, limit)
@@ -119,7 +123,7 @@ class SqliteLedger(Store):
 
     def _write(self, db: sqlite3.Connection) -> None:
         waiting: list[Request] = []
-        stopped = False
+        stopped, gather_s = False, 0.0
         while not stopped:
             if not waiting:
                 try:
@@ -129,6 +133,8 @@ class SqliteLedger(Store):
                     continue
                 stopped = first is None
                 waiting = [first] if first is not None else []
+            if gather_s:
+                time.sleep(gather_s)
             lingers = bool(waiting) and all(request.may_linger for request in waiting)
             pause_s = LINGER_S if lingers else 0.0
             with contextlib.suppress(queue.Empty):
@@ -140,7 +146,9 @@ class SqliteLedger(Store):
                         break
                     waiting.append(more)
             if waiting:
+                is_shared, began_s = len(waiting) > 1, time.monotonic()
                 waiting = self._commit(db, waiting)
+                gather_s = min(time.monotonic() - began_s, GATHER_S) if is_shared else 0.0
                 if waiting:
                     time.sleep(RETRY_S)
         db.close()
@@ -200,7 +208,7 @@ class SqliteLedger(Store):
 
     def _report(self, outcomes: list[tuple[Request, LedgerTrouble | None]]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(settle, outcomes)
+            self._loop.call_soon_threadsafe(self._settle, outcomes)
 
 
 def roll_back(db: sqlite3.Connection) -> None:

@@ -127,13 +127,19 @@ class Store(ABC):
     def record(self, changes: Sequence[Record], unix_s: float) -> "asyncio.Future[object]":
         request = Request(new_future(), None, [(change, unix_s) for change in changes])
         request.may_linger = all(map(is_news_alone, changes))
-        request.done.add_done_callback(partial(self._recorded, changes))
         self._put(request)
         return request.done
 
-    def _recorded(self, changes: Sequence[Record], done: "asyncio.Future[object]") -> None:
-        if not done.cancelled() and done.exception() is None:
-            self.counts.note(changes)
+    def _settle(self, outcomes: Sequence[tuple[Request, LedgerTrouble | None]]) -> None:
+        """Must be called in the event loop's thread."""
+        for request, trouble in outcomes:
+            if request.done.done():
+                continue
+            if trouble is not None:
+                request.done.set_exception(trouble)
+            else:
+                request.done.set_result(request.result)
+                self.counts.note(request.changes)
 
     async def on_record(self, *, by_uid: bool) -> list[OnRecord]:
         return await self._read(lambda: retention.on_record(by_uid=by_uid))
@@ -237,14 +243,3 @@ def bare(change: Record) -> Record:
         reason=NOT_RECORDED if change.reason else "",
         ending=Ending(ending.cause, reason=NOT_RECORDED) if ending is not None else None,
     )
-
-
-def settle(outcomes: Sequence[tuple[Request, LedgerTrouble | None]]) -> None:
-    """Must be called in the event loop's thread."""
-    for request, trouble in outcomes:
-        if request.done.done():
-            continue
-        if trouble is not None:
-            request.done.set_exception(trouble)
-        else:
-            request.done.set_result(request.result)

@@ -28,7 +28,7 @@ from lbd.dispatch.core.ledger_rows import (
 )
 from lbd.dispatch.core.records import Begin, Changed, Fate, Met, Record, StopAsked, Updated
 from lbd.dispatch.core.row_faults import COUNT, NUMBER, fault_of, is_within
-from lbd.model import ENDED_STATES, JobId, JobState
+from lbd.model import ENDED_STATES, JobId, JobState, quick_value
 from lbd.process.job_log import JobLog
 from lbd.text.index_list import runs_text
 from lbd.text.one_line import one_line
@@ -245,7 +245,7 @@ def begin(changes: Sequence[tuple[Begin, float]]) -> Work[None]:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Written:
     """A change to write, with the attempt's start if that is written with it."""
 

@@ -283,7 +283,7 @@ async def test_a_host_whose_heartbeats_take_long_has_half_of_the_time(tmp_path, 
     clock, heard = Clock(), []
     monkeypatch.setattr(host_connection, "time", SimpleNamespace(monotonic=clock))
 
-    def slow(_dispatcher, name, _line, _up, _within_s):
+    def slow(_dispatcher, name, _line, _up):
         heard.append(name)
         clock.now_s += 10.0
 
@@ -314,24 +314,25 @@ async def test_a_host_that_reports_very_much_at_once_is_heard_in_portions(
         report = pb.AttemptReport(job="1", attempt=1, event="refused", reason="a lie")
         many = pb.WorkUp(reports=[report] * 3 * host_connection.REPORTS_AT_ONCE)
         many.heartbeat.MergeFrom(pb.Heartbeat(number=7, slots=1, open_slots=1))
-        heard, others = [], []
+        heard, others, process = [], [], Dispatcher.heard
 
-        def hear(_name, _line, up, _within_s):
-            heard.append((len(up.reports), up.heartbeat.number, len(others)))
+        def hear(*said):
+            left = process(*said)
+            heard.append((len(left.reports) if left is not None else 0, len(others)))
+            return left
 
         async def other():
             while True:
                 others.append(1)
                 await asyncio.sleep(0)
 
-        monkeypatch.setattr(Dispatcher, "heard", lambda _, *said: hear(*said))
+        monkeypatch.setattr(Dispatcher, "heard", hear)
+        monkeypatch.setattr("lbd.dispatch.daemon.STEP_S", 60.0)
         beside = asyncio.create_task(other())
         await world.desk._hear("h2", line, many.SerializeToString())
         beside.cancel()
-        monkeypatch.undo()
-        world.dispatcher.heard("h2", line, pb.WorkUp(reports=[report]))
-    assert [(count, number) for count, number, _ in heard] == [(256, 0), (256, 0), (256, 7)]
-    assert len({turns for _, _, turns in heard}) == 3, "others had their turns in between"
+    assert [left for left, _ in heard] == [512, 256, 0]
+    assert len({turns for _, turns in heard}) == 3, "others had their turns in between"
     assert "a lie" not in caplog.text
 
 
@@ -344,7 +345,7 @@ async def test_reports_that_take_long_are_heard_in_steps(tmp_path, monkeypatch):
         up.heartbeat.MergeFrom(pb.Heartbeat(number=7, slots=1, open_slots=1))
         now_s, heard, others = [0.0], [], []
 
-        def report(_dispatcher, _name, report, *_):
+        def report(_life, _name, report, *_):
             now_s[0] += 0.6 * host_connection.STEP_S
             heard.append((report.job, len(others)))
             return []
@@ -357,10 +358,10 @@ async def test_reports_that_take_long_are_heard_in_steps(tmp_path, monkeypatch):
         def beat(*_):
             heard.append(("beat", len(others)))
 
-        monkeypatch.setattr(Dispatcher, "_report", report)
+        monkeypatch.setattr("lbd.dispatch.daemon.reported", report)
         monkeypatch.setattr(Dispatcher, "_heartbeat", beat)
         world.dispatcher.lines["h2"] = line
-        monkeypatch.setattr("lbd.dispatch.daemon.time", SimpleNamespace(monotonic=lambda: now_s[0]))
+        monkeypatch.setattr("lbd.dispatch.daemon.clock_s", lambda: now_s[0])
         beside = asyncio.create_task(other())
         await world.desk._hear("h2", line, up.SerializeToString())
         beside.cancel()

@@ -11,7 +11,7 @@ from lbd.dispatch.core.ledger_rows import Wanted
 from lbd.dispatch.core.records import Changed, Fate, Settle
 from lbd.dispatch.ledger.batches import LATE_S, Batch, Batches
 from lbd.dispatch.orders import ACTS_AT_ONCE
-from lbd.dispatch.watching import GATHER_ONE_S, PIECE_JOBS, Watching
+from lbd.dispatch.watching import GATHER_ONE_S, PIECE_JOBS, RETOLD_MAX, Watching
 from lbd.model import HostId, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.submitter import WATCHED_BYTES
@@ -173,7 +173,30 @@ async def test_the_tasks_of_a_new_array_are_not_looked_up_to_be_followed(world, 
     queueing = asyncio.create_task(world.desk._queue(queued, context))
     async with asyncio.timeout(10):
         assert not (await context.sent.get()).submitted.error
-        assert {job.id for job in (await context.sent.get()).jobs} == {1, 2}
+        assert {job.id for job in (await context.sent.get()).jobs} == {1}
+    queueing.cancel()
+    await asyncio.wait((queueing,))
+
+
+async def test_of_a_new_array_one_waiting_task_is_sent_and_those_that_did_more_than_wait(world):
+    """Each task was looked up as waiting, as leased, as running and as ended, and its client made
+    no use of the first two."""
+    count = 2 * RETOLD_MAX
+    queued = asking(count=count, is_array=True, may_restart=False).SerializeToString()
+    context, line = QueueContext(), world.host("h2", slots=2)
+    queueing = asyncio.create_task(world.desk._queue(queued, context))
+    async with asyncio.timeout(10):
+        assert not (await context.sent.get()).submitted.error
+        await until(lambda: len(line.starts) == 2)
+        assert [job.id for job in (await context.sent.get()).jobs] == [1, 2]
+        reports = [
+            pb.AttemptReport(job="1", attempt=1, event="begun"),
+            pb.AttemptReport(job="1", attempt=1, event="ended", cause="exited", exit_status=0),
+        ]
+        world.dispatcher.heard("h2", line, pb.WorkUp(reports=reports))
+        await until(lambda: len(line.starts) == 3)
+        sent = [(job.id, job.state) for job in (await context.sent.get()).jobs]
+        assert sent == [(1, "done")]
     queueing.cancel()
     await asyncio.wait((queueing,))
 

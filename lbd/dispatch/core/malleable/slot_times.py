@@ -9,7 +9,7 @@ The kinds of jobs (user and command) that ended are counted, too. A thousand tas
 much about the next task, but no more about another command than a single run would.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
@@ -32,7 +32,7 @@ class SlotTimes:
     count: int = 0
     # of each recent one, and how many there are of each; a job without a kind is alone
     _kinds: deque[Hashable] = field(default_factory=deque)
-    _of_kind: Counter[Hashable] = field(default_factory=Counter)
+    _of_kind: dict[Hashable, int] = field(default_factory=dict)
     _fits: dict[float | None, Fit] = field(default_factory=dict)  # by cutoff
     _fitted: int = 0  # how many had ended when they were fitted
     _unforeseen: int = 0  # how many since lived longer than they allow
@@ -40,8 +40,9 @@ class SlotTimes:
     def ended(self, life_s: float, kind: Hashable = None) -> None:
         self.recent_s.append(life_s)
         self.count += 1
-        self._kinds.append(self.count if kind is None else kind)
-        self._of_kind[self._kinds[-1]] += 1
+        kind = self.count if kind is None else kind
+        self._kinds.append(kind)
+        self._of_kind[kind] = self._of_kind.get(kind, 0) + 1
         if len(self._kinds) > KEPT:
             self._of_kind[oldest := self._kinds.popleft()] -= 1
             if not self._of_kind[oldest]:

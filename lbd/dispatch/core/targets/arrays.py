@@ -88,7 +88,7 @@ class Targets:
         self._expected[array] = known
 
     def came(self, job: QueuedJob) -> None:
-        if not self.holds(job):
+        if job.target is None or not self.holds(job):
             return
         array = self.arrays.get(job.array)
         if array is None:
@@ -109,6 +109,8 @@ class Targets:
         return array
 
     def began(self, job: QueuedJob, now_s: float) -> None:
+        if job.target is None:
+            return
         if (array := self._of(job)) is not None and array.batch.waiting:
             array.batch.began(now_s)
             array.begun_s[job.id] = now_s
@@ -132,7 +134,7 @@ class Targets:
 
     def left(self, job: JobId, kind: QueuedJob, now_s: float, *, whole: bool) -> None:
         """The task no longer waits or runs; `whole`: it ran to its own end."""
-        if (array := self._of(kind)) is None:
+        if kind.target is None or (array := self._of(kind)) is None:
             return
         begun_s = array.begun_s.pop(job, None)
         if begun_s is None:
