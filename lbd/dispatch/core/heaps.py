@@ -14,12 +14,17 @@ Source = tuple[Rank, Iterator[Ranked[Item]]]  # after a rank that is above none 
 def in_order(heap: Sequence[Item]) -> Iterator[Item]:
     """Yields a heap's items in order, without looking at more items than are consumed. Those that
     are there twice, as one that left from behind the first and came back, it yields once."""
-    ahead, before = [(place, at) for at, place in enumerate(heap[:1])], None
+    ahead = [(place, at) for at, place in enumerate(heap[:1])]
+    tied: list[
+        Item
+    ] = []  # those yielded that no other is before: equal ones need not come in a row
     while ahead:
         place, at = heappop(ahead)
-        if place != before:
+        if tied and tied[0] < place:  # type: ignore[operator]
+            tied.clear()
+        if place not in tied:
             yield place
-        before = place
+            tied.append(place)
         for below in (2 * at + 1, 2 * at + 2):
             if below < len(heap):
                 heappush(ahead, (heap[below], below))

@@ -176,3 +176,23 @@ def test_a_job_that_passed_others_and_came_back_is_in_the_order_once(array):
     table.host("h1", slots=2, open_slots=0)
     table.lost("quick")
     assert [waiter.id for waiter in table.queues.lines[1].order()].count("quick") == 1
+
+
+@pytest.mark.parametrize("more", [{}, {"array": 7}, {"array": 7, "at_once": 3}])
+def test_a_job_that_is_refused_ahead_of_others_again_and_again_starts_once(more):
+    """Where its array had the place that it had left, it was listed twice, and started twice."""
+    table = Table(backfill="limit")
+    table.host("h1", slots=4)
+    table.arrive("0", slots=4, limit_s=1000.0)
+    table.arrive("1", slots=4, limit_s=1000.0)
+    waiting = [str(10 + n) for n in range(4)]
+    for name in waiting:
+        assert table.arrive(name, limit_s=10.0, **more) == []
+    for slots in (1, 1, 1, 2, 2):
+        begun = [one.removesuffix("@h2") for one in table.host("h2", slots=slots)]
+        assert len(set(begun)) == len(begun) == slots
+        table.gone("h2")
+        for name in begun:
+            table.lost(name)
+        assert sorted(one.id for one in table.queues.lines[1].first(100)) == ["1", *waiting]
+        assert sorted(waiter.id for waiter in table.queues.lines[1].order()) == ["1", *waiting]
