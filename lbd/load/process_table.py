@@ -22,7 +22,7 @@ STATUS = re.compile(
 )
 KILLED = 1 << signal.SIGKILL - 1  # in a mask of pending signals
 HELD = b"TtZXx"  # states of threads that run nothing until somebody else acts
-TREE_MAX, CHILDREN_BYTES = 100, 1 << 12
+TREE_MAX, CHILDREN_BYTES = 400, 1 << 12
 
 
 @dataclass(slots=True)
@@ -197,13 +197,15 @@ def everybody() -> dict[int, TaskStat]:
 def tree_cpu_s(pid: int) -> float | None:
     """Returns the CPU time of a process and its live descendants with the children they have waited
     for, None if the process is gone. Looks at the tree only, not at all processes; of a tree of
-    more than TREE_MAX processes, at as many."""
+    more than TREE_MAX processes and threads, at as many."""
     root = task_of(pid)
     if root is None:
         return None
     found, left, looked = root.cpu_s, [pid], 1
     while left and looked < TREE_MAX:
-        for child in children_of(left.pop())[: TREE_MAX - looked]:
+        children, threads = _children_of(left.pop(), TREE_MAX - looked)
+        looked += threads
+        for child in children[: max(0, TREE_MAX - looked)]:
             looked += 1
             if (task := task_of(child)) is not None:
                 found += task.cpu_s
@@ -213,12 +215,19 @@ def tree_cpu_s(pid: int) -> float | None:
 
 def children_of(pid: int) -> list[int]:
     """Returns the children of all its threads; none if the kernel does not list them."""
+    return _children_of(pid, TREE_MAX)[0]
+
+
+def _children_of(pid: int, most: int) -> tuple[list[int], int]:
+    """Also returns how many threads were asked, at most `most`."""
     found: list[int] = []
+    asked = 0
     with suppress(OSError, ValueError):
-        for thread in os.listdir(f"/proc/{pid}/task")[:TREE_MAX]:
+        for thread in os.listdir(f"/proc/{pid}/task")[:most]:
+            asked += 1
             listed = read_small(f"/proc/{pid}/task/{thread}/children", CHILDREN_BYTES)
             found += map(int, listed.split())
-    return found
+    return found, asked
 
 
 def with_descendants(ancestors: Iterable[int], tasks: Mapping[int, Child]) -> set[int]:

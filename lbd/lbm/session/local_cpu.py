@@ -14,6 +14,8 @@ import functools
 import os
 import struct
 
+from lbd.lbm.core.jobs import Job
+from lbd.lbm.link.user_threads import Threads
 from lbd.lbm.session.peer_process import wait_for_process
 from lbd.load.process_table import TaskStat, task_of, tree_cpu_s
 from lbd.load.procfs import read_small
@@ -32,28 +34,43 @@ EXIT_CODE = 49  # index in the words of /proc/PID/stat after the name
 
 class LocalCpu:
     """Watches a command from its beginning, or from the end of an earlier LBM's watch: `age_s`
-    after it began. `before_s`: CPU time that its process had used before, as a shell that becomes
-    its last command has, with all that it has run."""
+    after it began. It looks in threads of the command's user, whose processes may be very many, or
+    hold up who looks (an execve that waits for a file system of theirs)."""
 
-    def __init__(self, pid: int, age_s: float, before_s: float = 0.0) -> None:
-        self._pid, self._before_s = pid, before_s
+    def __init__(self, job: Job, age_s: float, threads: Threads, *, is_new: bool) -> None:
+        """`is_new`: what its process has used so far was before, as of a shell that becomes its
+        last command, and all that this has run; else that has been noted in the job."""
+        self._job, self._pid, self._threads = job, job.pid, threads
         self._loop = asyncio.get_running_loop()
         self._began_s = self._looked_s = self._loop.time() - age_s
         self._cpu_s: float | None = None
-        self._pause_s = FIRST_LOOK_S
         self._timer: asyncio.TimerHandle | None = None
+        self._looks: asyncio.Task[None] | None = None
         self._has_ended = False
         self.status: int | None = None  # exit status, or 128+N, if it could be seen
-        if pid > 0:  # 0: in a PID namespace that we cannot see
-            self._timer = self._loop.call_later(FIRST_LOOK_S, self._look)
+        if self._pid > 0:  # 0: in a PID namespace that we cannot see
+            self._timer = self._loop.call_later(FIRST_LOOK_S, self._begin_to_look)
+            if is_new:
+                threads.start(self._look_before)
 
-    def _look(self) -> None:
-        found_s = tree_cpu_s(self._pid)
+    def _look_before(self) -> None:
+        self._job.cpu_before_s = cpu_used_s(self._pid)
+
+    def _begin_to_look(self) -> None:
+        self._looks = self._loop.create_task(self._look_now_and_then())
+
+    async def _look_now_and_then(self) -> None:
+        pause_s = FIRST_LOOK_S
+        while True:
+            await self.look()
+            pause_s = min(2 * pause_s, LOOKS_APART_MAX_S)
+            await asyncio.sleep(pause_s)
+
+    async def look(self) -> None:
+        found_s = await self._threads.run(functools.partial(tree_cpu_s, self._pid))
         if found_s is not None:
-            self._cpu_s = max(0.0, found_s - self._before_s)
+            self._cpu_s = max(0.0, found_s - self._job.cpu_before_s)
             self._looked_s = self._loop.time()
-        self._pause_s = min(2 * self._pause_s, LOOKS_APART_MAX_S)
-        self._timer = self._loop.call_later(self._pause_s, self._look)
 
     async def watch(self, pidfd: int) -> None:
         """Returns once the command has ended."""
@@ -73,8 +90,9 @@ class LocalCpu:
 
     def ended(self) -> float | None:
         """Returns the CPU seconds; None: it was too short to be measured."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for one in (self._timer, self._looks):
+            if one is not None:
+                one.cancel()
         if self._has_ended:
             return self._cpu_s
         if self._pid <= 0:
@@ -83,7 +101,7 @@ class LocalCpu:
         if found is not None and found.has_ended:
             self.status = status_in_stat(self._pid, found)
             # of its children it counts those that it had waited for, and a look counts all
-            return max(self._cpu_s or 0.0, found.cpu_s - self._before_s)
+            return max(self._cpu_s or 0.0, found.cpu_s - self._job.cpu_before_s)
         seen_s = self._looked_s - self._began_s
         if self._cpu_s is None or seen_s <= 0:
             return None

@@ -24,7 +24,7 @@ from lbd.lbm.outbound.remote_command import Talks
 from lbd.lbm.owner.accounts import NAMES, user_name
 from lbd.lbm.queue.submit import read_queued, serve_queued
 from lbd.lbm.session.client import Attending, CallerStdio, Pipes, pack_end, pack_place
-from lbd.lbm.session.local_cpu import LocalCpu, cpu_used_s
+from lbd.lbm.session.local_cpu import LocalCpu
 from lbd.lbm.session.peer_process import PeerProcess
 from lbd.lbm.session.request import (
     LONG,
@@ -225,13 +225,12 @@ class Connection:
         Or the client stays beside the command to measure it, and sends messages `until` it ends.
         """
         job = command.job
-        if not job.pid:  # otherwise an earlier LBM has looked
-            job.cpu_before_s = cpu_used_s(self.caller.pid)
+        is_new = not job.pid  # otherwise an earlier LBM has looked
         self._home.staying[job.id], job.pid = self.peer, self.caller.pid
         where: Json = {"host": job.host, "pid": job.pid or None, "foreign": False}
         self._home.notes.started(job.id, {**where, "cgroup": None})
         age_s = time.time() - (job.started or time.time())
-        cpu = LocalCpu(job.pid, age_s, job.cpu_before_s)
+        cpu = LocalCpu(job, age_s, self._threads, is_new=is_new)
         try:
             if until is not None:
                 await asyncio.wait((until,))

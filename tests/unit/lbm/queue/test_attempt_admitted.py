@@ -1,7 +1,6 @@
 """An attempt is admitted at once if its account is known."""
 
-from lbd.keeper.run_as import Admit
-
+from lbd.keeper.local_account import Admit
 from lbd.lbm.core.execution import Phase
 from tests.unit.lbm.queue.test_attempt_guards import attempt, begin, host, news
 from tests.unit.until import until

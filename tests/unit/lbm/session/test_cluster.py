@@ -38,7 +38,7 @@ class Peers:
         return self
 
     def unary_unary(self, method):
-        async def call(data, metadata, timeout):
+        async def call(data, metadata):
             self.asked.append((method, data))
             if isinstance(self.answer, Exception):
                 raise self.answer
