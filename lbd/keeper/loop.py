@@ -29,7 +29,7 @@ from lbd.keeper.job import Running, next_to_reap, reap
 from lbd.keeper.kept_ports import KeptPorts
 from lbd.keeper.lbm_connection import LbmLine, is_readable
 from lbd.keeper.limits.ceilings import read_totals
-from lbd.keeper.limits.cgroups import Containment
+from lbd.keeper.limits.cgroups import Containment, clear_leftovers
 from lbd.keeper.limits.portions import PAUSE_S
 from lbd.keeper.limits.time_limits import KEEPER, OVER, Limits
 from lbd.keeper.limits.warden import Warden
@@ -67,7 +67,7 @@ from lbd.keeper.protocol import (
     WANTED,
 )
 from lbd.keeper.spawn_order import JOB
-from lbd.keeper.stdin_watch import is_read, unpack_wanted
+from lbd.keeper.stdin_watch import Question, unpack_wanted
 from lbd.keeper.watchdogs import Watchdogs
 from lbd.launch.rlimits import raise_descriptor_limit
 from lbd.launch.signals import signal_group
@@ -173,7 +173,7 @@ class Keeper:
         jobs, now_s = self.jobs.values(), time.monotonic()
         if self._containment.has_strays or [j for j in jobs if j.ended and not j.hangs(now_s)]:
             return POLL_ENDING_MS
-        due = self._beginnings.looks.due_s() + self._watchdogs.due_s()
+        due = self._beginnings.due_s() + self._watchdogs.due_s()
         due += [at_s for job in jobs for at_s in job.due_s(now_s)]
         wait_ms = max(0, int((min(due) - now_s) * 1000)) + 1 if due else FOR_EVER_MS
         if (quiet_ms := self._beginnings.spares.quiet_ms()) >= 0 and not self.quitting:
@@ -276,8 +276,8 @@ class Keeper:
         elif tag == TREAT and (job.group or not job.ended):
             job.treated.become(int(given[NUMBER]), job.pid, job.group)
         elif tag == READ:
-            found = is_read(unpack_wanted(given[WANTED]), job.pid, job.group)
-            self.report(READ, (JOB, name), (NUMBER, int(found)))
+            wanted = frozenset(unpack_wanted(given[WANTED]))
+            self._beginnings.reads.ask(name, Question(job.pid, job.group, job.uid, wanted))
 
     def _reap(self) -> None:
         """Collects ended leaders (kept for `_finish`) and adopted orphans (forgotten)."""
@@ -376,7 +376,7 @@ def main(argv: list[str]) -> None:
     listener.set_inheritable(False)
     gate = Gate(allowed, spool)
     containment = Containment(runtime_dir, cgroup == "auto", gate.lbm_gid)
-    containment.clear_leftovers()
+    clear_leftovers(containment)
     raise_descriptor_limit()
     ports = KeptPorts(places, gate.lbm_uid)
     # the keeper's own manager, made in Keeper, feeds its watchdog

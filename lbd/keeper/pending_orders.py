@@ -34,8 +34,10 @@ from lbd.keeper.protocol import (
     NUMBER,
     PHASE,
     PID,
+    READ,
 )
 from lbd.keeper.spawn_order import BELONGINGS, CLOSED_FDS, JOB, read_order
+from lbd.keeper.stdin_watch import ReadLooks
 from lbd.keeper.user_lookups import UserLooks, Waiting
 from lbd.local import frames
 from lbd.process.boot_clock import clock_s
@@ -65,13 +67,14 @@ class Beginnings:
         self._parent, self._containment = parent, parent.containment
         self.spares = Spares(parent, program, self._say_killed)
         self.looks = UserLooks(parent, gate)
+        self.reads = ReadLooks(poll, self._say_read)
         self.holders = OutputHolders(gate)
         self._starting: dict[int, tuple[str, Spare]] = {}
 
     @property
     def pids(self) -> set[int]:
         """Children that are not jobs."""
-        return self.spares.pids | self.looks.pids | self.holders.pids
+        return self.spares.pids | self.looks.pids | self.holders.pids | self.reads.pids
 
     @property
     def leaders(self) -> set[int]:
@@ -84,6 +87,8 @@ class Beginnings:
             self._hear_start(descriptor, events)
         elif descriptor in self.looks.descriptors:
             self._hear_look(descriptor)
+        elif self.reads.is_ours(descriptor):
+            self.reads.hear()
         else:
             return False
         return True
@@ -150,9 +155,15 @@ class Beginnings:
         else:
             self.looks.waiting[name].later.append((tag, body, said_s))
 
+    def due_s(self) -> list[float]:
+        """Returns when to call `end_late`, on the monotonic clock."""
+        return self.looks.due_s() + self.reads.due_s()
+
     def end_late(self) -> None:
         for descriptor in self.looks.late():
             self._hear_look(descriptor)
+        if any(time.monotonic() >= at_s for at_s in self.reads.due_s()):
+            self.reads.hear()
 
     def _hear_look(self, descriptor: int) -> None:
         """Handles what the user database says of a user, or that it did not answer in time."""
@@ -256,6 +267,9 @@ class Beginnings:
             self._keeper.report(ANSWERED, (JOB, name), (ANSWER, answer))
             return
         self._fail(name, *steps.read_failure(reply))
+
+    def _say_read(self, name: str, is_read: bool) -> None:
+        self._keeper.report(READ, (JOB, name), (NUMBER, int(is_read)))
 
     def _say_killed(self, are_killed: bool) -> None:
         self._keeper.report(KILLED, (JOB, NO_JOB), (NUMBER, int(are_killed)))

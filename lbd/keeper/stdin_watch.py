@@ -3,11 +3,20 @@
 A process blocked in read(2) shows that call's number and its descriptor in /proc/PID/syscall. A
 process that polls is not seen, and need not be: polling does not stop a background process either.
 Where the file is unreadable (another user's process, another machine type) the answer is no.
+
+To read that file the kernel takes a lock that a process holds in execve, and its user can hold up
+for any time an execve from a file system of their own. So a child of the keeper reads, and is
+killed where it gets stuck.
 """
 
 import contextlib
+import ctypes
 import os
-from collections.abc import Awaitable, Callable
+import select
+import signal
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from lbd.load import cgroup, process_table
@@ -19,6 +28,9 @@ GENERIC = frozenset((63, 65, 76))
 READING = {"x86_64": frozenset((0, 19, 275)), "aarch64": GENERIC, "riscv64": GENERIC}
 IsRead = Callable[[set[tuple[int, int]]], Awaitable[bool]]  # `is_read` for one job
 CALLS = READING.get(os.uname().machine, frozenset())
+PATIENCE_S = 0.5  # for one job
+HUNG_S = 30.0  # so long nothing more of a user is read who has held up a child
+YES, NO = b"1", b"0"
 
 
 def pipe_of(descriptor: int) -> tuple[int, int]:
@@ -45,6 +57,121 @@ def is_read(wanted: set[tuple[int, int]], leader: int, group: str) -> bool:
                 if _reads(f"/proc/{pid}/task/{task}", wanted):
                     return True
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Whether a process of this job is blocked reading one of `wanted`. `uid`: the job's user."""
+
+    leader: int
+    group: str
+    uid: int
+    wanted: frozenset[tuple[int, int]]
+
+
+class ReadLooks:
+    """The keeper's answers to such questions, from one child at a time."""
+
+    def __init__(self, poll: "select.poll", say: Callable[[str, bool], None]) -> None:
+        """`say`: is given the job and the answer."""
+        self._poll, self._say = poll, say
+        self._asked: dict[str, Question] = {}  # by job
+        self._looked_at: dict[str, Question] = {}  # by the child, those before answered
+        self._hung: dict[int, float] = {}  # users, until when
+        self._child, self._handle, self._pipe, self._until_s = 0, -1, -1, 0.0
+
+    @property
+    def pids(self) -> set[int]:
+        return {self._child} - {0}
+
+    def is_ours(self, descriptor: int) -> bool:
+        return descriptor == self._pipe
+
+    def due_s(self) -> list[float]:
+        return [self._until_s] if self._child else []
+
+    def ask(self, job: str, question: Question) -> None:
+        if self._hung.get(question.uid, 0.0) > time.monotonic():
+            self._say(job, False)
+            return
+        self._asked[job] = question
+        self._begin()
+
+    def hear(self) -> None:
+        """Call when the descriptor is readable, or it is due."""
+        said = None
+        with contextlib.suppress(BlockingIOError):
+            said = os.read(self._pipe, TASKS_MAX)
+        for one in said or b"":
+            job = next(iter(self._looked_at))
+            del self._looked_at[job]
+            self._say(job, one == YES[0])
+        if said:
+            self._until_s = time.monotonic() + PATIENCE_S
+        if not self._looked_at or said == b"":  # it has ended
+            self._end()
+        elif said is None and time.monotonic() >= self._until_s:
+            self._give_up(next(iter(self._looked_at.values())).uid)
+
+    def _give_up(self, uid: int) -> None:
+        now_s = time.monotonic()
+        self._hung = {one: at_s for one, at_s in self._hung.items() if at_s > now_s}
+        self._hung[uid] = now_s + HUNG_S
+        again = {job: one for job, one in self._looked_at.items() if one.uid != uid}
+        self._looked_at = {job: one for job, one in self._looked_at.items() if one.uid == uid}
+        self._asked = again | self._asked
+        self._end()
+
+    def _begin(self) -> None:
+        if self._child or not self._asked:
+            return
+        self._looked_at, self._asked = self._asked, {}
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            self._pipe, theirs = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(self._pipe, False)
+            try:
+                self._child = os.fork()
+                if self._child == 0:
+                    answer(self._looked_at, theirs)
+                self._handle = os.pidfd_open(self._child)
+            finally:
+                os.close(theirs)
+        except OSError:  # too many processes or descriptors at the moment
+            self._end()
+            return
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        self._until_s = time.monotonic() + PATIENCE_S
+        self._poll.register(self._pipe, select.POLLIN)
+
+    def _end(self) -> None:
+        """Ends the child, which the keeper reaps like every other. What it has not answered is
+        answered with no."""
+        if self._handle >= 0:
+            with contextlib.suppress(ProcessLookupError):  # reaped; the pid may be another's
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+            self._poll.unregister(self._pipe)
+        for descriptor in (self._pipe, self._handle):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._child, self._handle, self._pipe = 0, -1, -1
+        left, self._looked_at = self._looked_at, {}
+        for job in left:
+            self._say(job, False)
+        self._begin()
+
+
+def answer(questions: Mapping[str, Question], descriptor: int) -> None:
+    """Runs in the child."""
+    with contextlib.suppress(BaseException):
+        from lbd.keeper.interpreter import die_with_keeper  # which an LBM does not need
+
+        die_with_keeper(ctypes.PyDLL(None))
+        for one in questions.values():
+            found = is_read(set(one.wanted), one.leader, one.group)
+            os.write(descriptor, YES if found else NO)
+    os._exit(0)
 
 
 def _reads(task: str, wanted: set[tuple[int, int]]) -> bool:

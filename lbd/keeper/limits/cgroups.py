@@ -8,6 +8,8 @@ is tried, not assumed.
 
 import contextlib
 import os
+import select
+import signal
 import time
 import zlib
 from collections.abc import Callable, Collection, Generator
@@ -33,6 +35,7 @@ from lbd.process.boot_clock import clock_s
 CLEAR_TRIES = 100
 CLEAR_PAUSE_S = 0.02
 CLEAR_LOOK_S = 10.0  # to look at all leftovers; the keeper takes no orders before it is done
+CLEAR_MOST_S = 15.0
 CLEAR_GRACE_S = 2.0  # for those that were killed to be gone; they do nothing any more
 V1_CONTROLLERS = ("pids", "freezer", "name=systemd", "cpuacct")  # any of these can hold processes
 UNFIT = 100
@@ -256,6 +259,21 @@ class Containment:
         """Returns all our own directories."""
         own = [self.base] if self.base is not None else []
         return [*own, *self.ceilings.directories(self.base)]
+
+
+def clear_leftovers(containment: Containment) -> None:
+    """Does so in a child, which may get stuck: some kernels let a process that hangs in execve hold
+    up who reads its stat, for as long as its user likes. Then what is left is left."""
+    if (child := os.fork()) == 0:
+        with contextlib.suppress(BaseException):
+            containment.clear_leftovers()
+        os._exit(0)
+    with open(os.pidfd_open(child), "rb") as handle:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        if not poll.poll(CLEAR_MOST_S * 1000):
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, os.WNOHANG)  # else it is reaped as any child
 
 
 def _kill_with_descendants(left: Collection[int]) -> Generator[None, None, None]:

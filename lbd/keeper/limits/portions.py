@@ -73,15 +73,20 @@ def begun_in(members: Callable[[], Iterable[int]]) -> Generator[None, None, dict
     return {pid: task.started_ticks for pid, task in began.items() if pid in still}
 
 
-def stop_members(members: Callable[[], Iterable[int]]) -> Generator[None, None, None]:
-    """Stops the members of a group, with as few calls for each as can be: as long as they run, they
-    leave little of a processor to who stops them.
+def signal_members(
+    members: Callable[[], Iterable[int]], number: int, leader: int = 0
+) -> Generator[None, None, list[int]]:
+    """Signals the members of a group, with as few calls for each as can be: as long as they run,
+    they leave little of a processor to who stops them. The latest are first, the leader is last.
+    Returns them.
 
     A pid may be reused; a pidfd always means the process it was opened for. So if the pid is still
     a member's once the pidfd is open, the signal reaches that member, or nobody if it has ended.
+    When it began is not asked: some kernels let a process that hangs in execve hold up who asks.
     """
-    for number, portion in enumerate(by_portions(list(members()))):
-        if number:
+    found = sorted(members(), key=lambda pid: (pid == leader, -pid))
+    for order, portion in enumerate(by_portions(found)):
+        if order:
             yield
         handles: dict[int, int] = {}
         for pid in portion:
@@ -91,8 +96,9 @@ def stop_members(members: Callable[[], Iterable[int]]) -> Generator[None, None, 
         for pid, handle in handles.items():
             if pid in still:
                 with contextlib.suppress(OSError):
-                    signal.pidfd_send_signal(handle, signal.SIGSTOP)
+                    signal.pidfd_send_signal(handle, number)
             os.close(handle)
+    return found
 
 
 def begun_by(session: int, known: Mapping[int, int]) -> Generator[None, None, dict[int, int]]:
@@ -188,9 +194,9 @@ def kill_group(group: str, leader: int, *, has_kill: bool) -> Generator[None, No
     hold(group)
     has_kill = has_kill and os.path.exists(f"{group}/cgroup.kill")
     if not has_kill:
-        yield from stop_members(members)
+        yield from signal_members(members, signal.SIGSTOP)
     if not has_kill or len(members()) > PORTION:
-        yield from kill_begun((yield from begun_in(members)), leader)
+        yield from signal_members(members, signal.SIGKILL, leader)
     if has_kill:
         Path(group, "cgroup.kill").write_text("1")
 

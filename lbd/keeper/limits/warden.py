@@ -42,12 +42,11 @@ from lbd.keeper.limits.portions import (
     AGAIN_S,
     at_once,
     begun_by,
-    begun_in,
     hold,
     kill_begun,
     longer_s,
     side_by_side,
-    stop_members,
+    signal_members,
 )
 from lbd.keeper.limits.time_limits import FAR_S, GRACE_S
 from lbd.load import cgroup
@@ -193,8 +192,8 @@ class Lease:
             _write(self.group, "cgroup.kill", b"1")
             return dict.fromkeys(members(), 0)
         hold(group)
-        at_once(stop_members(members))
-        return at_once(kill_begun(at_once(begun_in(members))))
+        at_once(signal_members(members, signal.SIGSTOP))
+        return dict.fromkeys(at_once(signal_members(members, signal.SIGKILL)), 0)
 
     def _tree(self, known: Mapping[int, int]) -> Generator[None, None, dict[int, int]]:
         """Returns what `begun_by` does. A session keeps its number when its leader is gone. Once it

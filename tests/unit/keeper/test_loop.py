@@ -45,7 +45,7 @@ class Ending:
         self.keeper = keeper = object.__new__(Keeper)
         keeper.jobs, keeper.quitting, keeper._lbm = {"h1-1": job}, False, Fake()
         spares = Fake(quiet_ms=lambda: -1)
-        keeper._beginnings = Fake(looks=Fake(due_s=list), spares=spares)
+        keeper._beginnings = Fake(due_s=list, spares=spares)
         keeper._watchdogs, keeper._limits = Fake(due_s=list), Fake(over=list)
         keeper._urgency = Fake(become=self._become)
         keeper._containment = Fake(

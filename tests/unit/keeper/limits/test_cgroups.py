@@ -9,11 +9,12 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from lbd.keeper.limits import cgroups, marked_processes
-from lbd.keeper.limits.cgroups import MARK, Containment
+from lbd.keeper.limits.cgroups import MARK, Containment, clear_leftovers
 from lbd.keeper.limits.portions import at_once, begun_in
 from lbd.keeper.loop import PR_SET_CHILD_SUBREAPER
 from lbd.load import process_table
@@ -295,3 +296,14 @@ def test_a_session_that_reuses_the_number_of_the_leader_is_not_ended(tmp_path, m
         for process in (other, stray):
             process.kill()
             process.wait()
+
+
+def test_a_keeper_starts_although_what_is_left_holds_up_who_looks(monkeypatch):
+    killed, kill = [], os.kill
+    monkeypatch.setattr(cgroups, "CLEAR_MOST_S", 0.3)
+    monkeypatch.setattr(os, "kill", lambda *sent: killed.append(sent) or kill(*sent))
+    clear_leftovers(SimpleNamespace(clear_leftovers=lambda: time.sleep(600)))
+    ((child, number),) = killed
+    assert number == signal.SIGKILL
+    with contextlib.suppress(ChildProcessError):  # it may have been reaped
+        os.waitpid(child, 0)

@@ -196,9 +196,24 @@ def test_all_members_are_stopped_at_a_glance_and_nobody_else(crowd):
     def members():
         return readings.pop() if readings else set(crowd.members()) - {gone}
 
-    portions.at_once(portions.stop_members(members))
+    portions.at_once(portions.signal_members(members, signal.SIGSTOP))
     wait_for([process.pid for process in crowd.all[1:]], b"T")
     assert state_of(gone) != b"T"
+
+
+def test_to_end_a_group_nothing_is_read_that_a_member_can_hold_up(crowd, monkeypatch, tmp_path):
+    """The stat of one that hung in execve held up the keeper of all jobs, where a job had more
+    than a hundred processes."""
+
+    def read(pid):
+        raise AssertionError(f"the stat of {pid} was read")
+
+    monkeypatch.setattr(portions.process_table, "task_of", read)
+    monkeypatch.setattr(portions.cgroup, "members", lambda _: [one.pid for one in crowd.all])
+    leader = crowd.all[3].pid
+    portions.at_once(portions.kill_group(str(tmp_path), leader, has_kill=False))
+    for process in crowd.all:
+        assert process.wait(20) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(("name", "text"), [("cgroup.freeze", "1"), ("pids.max", "0")])

@@ -1,6 +1,7 @@
 """What the warden knows of the keeper's jobs, and when it is woken to learn it."""
 
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -186,10 +187,14 @@ def has_ended(pid):
 def test_it_kills_all_of_a_group_of_more_than_a_page_of_pids(pair, tmp_path, monkeypatch):
     """A read of cgroup.procs returns 4 KiB, some 700 pids; the others had a tenth of a second to
     start more."""
-    killed = []
-    monkeypatch.setattr(warden, "begun_in", lambda members: iter_of(dict.fromkeys(members(), 0)))
-    monkeypatch.setattr(warden, "kill_begun", lambda began: iter_of(killed.extend(began) or began))
-    monkeypatch.setattr(warden, "stop_members", lambda _: iter(()))
+    signalled = {signal.SIGSTOP: [], signal.SIGKILL: []}
+
+    def signal_members(members, number):
+        signalled[number] += members()
+        return signalled[number]
+        yield
+
+    monkeypatch.setattr(warden, "signal_members", signal_members)
     many = list(range(1 << 22, (1 << 22) + 20_000))
     (tmp_path / "cgroup.procs").write_text("\n".join(map(str, many)))
     with leader() as process:
@@ -197,12 +202,7 @@ def test_it_kills_all_of_a_group_of_more_than_a_page_of_pids(pair, tmp_path, mon
         pair.learn()
         pair.watch._end_overdue()
         process.kill()
-    assert killed == many
-
-
-def iter_of(found):
-    return found
-    yield
+    assert signalled == {signal.SIGSTOP: many, signal.SIGKILL: many}
 
 
 def test_messages_that_come_close_together_wake_it_once(pair, monkeypatch):
