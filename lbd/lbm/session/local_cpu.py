@@ -19,9 +19,11 @@ from lbd.lbm.link.user_threads import Threads
 from lbd.lbm.session.peer_process import wait_for_process
 from lbd.load.process_table import TaskStat, task_of, tree_cpu_s
 from lbd.load.procfs import read_small
+from lbd.local.turns import Turns
 
 FIRST_LOOK_S = 0.2
 LOOKS_APART_MAX_S = 60.0
+LOOKS, REST = Turns(1), 9.0  # of one user, one at a time, with such a multiple of its time between
 REAPED_WITHIN_S = 0.5  # by a parent; we do not wait longer
 LOOK_AGAIN_S = 0.02
 BY_SIGNAL = 128
@@ -62,7 +64,10 @@ class LocalCpu:
     async def _look_now_and_then(self) -> None:
         pause_s = FIRST_LOOK_S
         while True:
-            await self.look()
+            async with LOOKS.turn(self._threads):
+                began_s = self._loop.time()
+                await self.look()
+                await asyncio.sleep(REST * (self._loop.time() - began_s))
             pause_s = min(2 * pause_s, LOOKS_APART_MAX_S)
             await asyncio.sleep(pause_s)
 
