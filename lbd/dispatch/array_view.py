@@ -68,13 +68,15 @@ def task_of(row: JobRow, tally: Tally, life: Lifecycle, running: dict[int, Live]
     """Returns the task that speaks for an array: the first that waits, else one that runs. `row`:
     any of its tasks; `running`: such a task of each array, found for all once one is asked for.
 
-    The tally is some moments old: the first of short tasks that waited then may have ended."""
+    The tally is some moments old: the first of short tasks that waited then may have ended. So may
+    one that ran, as others are heard while a long list is made."""
     first = next_waiting(tally) if tally.waiting else row.id
     if (live := life.jobs.get(JobId(str(first)))) is not None:
         return live
     if not running:
         running.update((one.job.array, one) for one in life.leased.values())
-    return running.get(row.first)
+    live = running.get(row.first)
+    return live if live is not None and life.jobs.get(live.job.id) is live else None
 
 
 def indexes_shown(row: JobRow, ids: Sequence[tuple[int, int]]) -> str:

@@ -2,10 +2,12 @@
 
 import asyncio
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from lbd.dispatch import array_view
+from lbd.dispatch.array_view import task_of
 from lbd.dispatch.core.outlook import places
 from lbd.dispatch.core.outlook.places import Places
 from lbd.model import JobId
@@ -99,3 +101,13 @@ async def test_the_end_is_foreseen_while_the_last_index_has_ended_and_others_run
     (found,) = (await world.jobs(selectors=[f"{first}"], by_array=True, **WHO)).jobs
     assert found.array.tasks["done"] == 1
     assert found.array.expected_end - time.time() == pytest.approx(600.0, abs=30)
+
+
+def test_a_task_that_has_ended_while_a_list_was_made_speaks_for_no_array():
+    """A list of arrays failed as a whole where one did."""
+    live = SimpleNamespace(job=SimpleNamespace(id="5", array=3))
+    row, tally, running = SimpleNamespace(id=3, first=3), SimpleNamespace(waiting=()), {3: live}
+    life = SimpleNamespace(jobs={"5": live}, leased={})
+    assert task_of(row, tally, life, running) is live
+    del life.jobs["5"]
+    assert task_of(row, tally, life, running) is None

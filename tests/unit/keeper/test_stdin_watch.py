@@ -62,8 +62,8 @@ def reads(monkeypatch):
 
     yield SimpleNamespace(looks=looks, plays=plays, until=until, said=said)
     with suppress(ChildProcessError):
-        while True:
-            os.wait()
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def test_who_holds_up_a_look_holds_up_nobody_else(reads):
