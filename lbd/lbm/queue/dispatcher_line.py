@@ -35,7 +35,14 @@ from lbd.lbm.inbound.submitted import fault_of_start
 from lbd.lbm.keeper_link import end_holders
 from lbd.lbm.queue.attempt import Attempt, let_go
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
-from lbd.lbm.queue.dispatcher_words import SAID_MAX, TOO_MUCH, is_too_much, read_down, refusal
+from lbd.lbm.queue.dispatcher_words import (
+    SAID_MAX,
+    TOO_MUCH,
+    is_too_much,
+    order_bytes,
+    read_down,
+    refusal,
+)
 from lbd.lbm.queue.keeper_claim import claim
 from lbd.lbm.queue.lease_watch import LeaseWatch
 from lbd.lbm.queue.logs import output_of
@@ -261,7 +268,7 @@ class DispatcherLine:
         attempt.begin()
 
     def _hold(self, key: Key, attempt: Attempt, end: pb.AttemptReport | None = None) -> None:
-        self._held[key] = Held(attempt, end, attempt.start.ByteSize())
+        self._held[key] = Held(attempt, end, order_bytes(attempt.start, attempt.request))
         self._lease_watch.changed(is_any_held=True)
         self._names.add(attempt.id)
 

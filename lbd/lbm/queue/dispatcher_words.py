@@ -11,6 +11,7 @@ from typing import Protocol
 from lbd.lbm.core.execution_events import ReportRefused
 from lbd.lbm.core.journey_events import Refused
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.gen import lbm_pb2
 from lbd.net.parsing import parsed
 from lbd.text.one_line import one_line
 
@@ -19,7 +20,7 @@ WORD_CHARS_MAX = 255  # as much as a dispatcher accepts from a host
 MODE_CHARS_MAX = 40
 HELD_MAX = 20_000  # attempts held here, and the bytes of their orders
 HELD_BYTES_MAX = 512 << 20
-SMALL_BYTES = 1 << 14
+WORD_BYTES = 96  # that each word of an order takes here, besides what it says
 TOO_MUCH = "it has too many orders pending"
 
 
@@ -42,12 +43,17 @@ def read_down(message: bytes) -> pb.WorkDown:
     return down
 
 
+def order_bytes(start: pb.Start, request: lbm_pb2.RunRequest) -> int:
+    """About what an order takes in memory, once its request has been read."""
+    words = len(request.argv) + len(request.environment) + len(request.excluded)
+    return start.ByteSize() + WORD_BYTES * (words + len(request.limits))
+
+
 def is_too_much(held: Collection[Ordered], start: pb.Start) -> bool:
-    """Whether this host holds too many or too long orders. Most are too short to count."""
-    size = start.ByteSize()
+    """Whether this host holds too many or too long orders."""
     if len(held) >= HELD_MAX:
         return True
-    return size > SMALL_BYTES and size + sum(one.order_bytes for one in held) > HELD_BYTES_MAX
+    return start.ByteSize() + sum([one.order_bytes for one in held]) > HELD_BYTES_MAX
 
 
 def refusal(start: pb.Start, phase: str, reason: str) -> pb.AttemptReport:
