@@ -31,9 +31,10 @@ def sleeping(seconds):
 
 def sleep_in_front(shell, lbrun, seconds):
     """The command prints first: before lbrun knows that it has started, a stop is for lbrun
-    alone."""
+    alone. And it is `sleep` before anything happens to it: it was stopped on its way there."""
     shell.line(f"{lbrun} sh -c 'echo ready; exec sleep {seconds}'")
     shell.wait_for(lambda: "ready" in shell.lines(), "the command")
+    shell.wait_for(lambda: sleeping(seconds) is not None, "sleep")
 
 
 @pytest.mark.parametrize("lbrun", [AWAY, PIPED], ids=["pty", "pipes"])

@@ -77,8 +77,18 @@ def follow(lab, directory, recipe, **environment):
             env={"HOME": str(directory), **environment},
         )  # fmt: skip
     except subprocess.TimeoutExpired as hang:
-        left = lab.run("h1", "lbctl", "jobs", "--all").stdout
-        pytest.fail(f"{recipe}: no end in 120 s:\n{hang.output}\n{left}\n{lab.logs()}")
+        left = lab.run(
+            "h1", "lbctl", "jobs"
+        ).stdout  # what still runs; a report has room for little
+        tree = subprocess.run(
+            ["ps", "-eo", "pid,ppid,stat,wchan:16,args"], capture_output=True, text=True
+        )
+        own = [
+            line[:150] for line in tree.stdout.splitlines() if "lbrun" in line or "execnet" in line
+        ]
+        pytest.fail(
+            "\n".join((f"{recipe}: no end in 120 s:", left, *own, lab.logs(), f"{hang.output}"))
+        )
     assert result.returncode == 0, result.stdout + result.stderr
     new = [job for job in jobs(lab) if job["id"] not in before]
     return [os.path.basename(job["command"][0]) for job in new if job["host"] != "h1"]
