@@ -298,13 +298,14 @@ class Dispatcher:
         """Processes some of the reports, at least one, and returns the rest of the message; None
         once that has been processed. Raises ValueError if the message is invalid."""
         actions, began_s = list[Action](), clock_s()
-        for number, report in enumerate(up.reports):
-            now_s = clock_s()
-            if number >= REPORTS_AT_ONCE or (number and now_s - began_s >= STEP_S):
-                self.carry(actions)
-                return rest_of(up, number)
-            actions += reported(self.life, name, report, up.sent_s, now_s, self.rng)
-        self.carry(actions)
+        try:
+            for number, report in enumerate(up.reports):
+                now_s = clock_s()
+                if number >= REPORTS_AT_ONCE or (number and now_s - began_s >= STEP_S):
+                    return rest_of(up, number)
+                actions += reported(self.life, name, report, up.sent_s, now_s, self.rng)
+        finally:  # also what follows from those before an invalid one
+            self.carry(actions)
         if up.HasField("heartbeat") and self.lines.get(name) is line:
             self._heartbeat(name, line, up.heartbeat)
         return None
@@ -316,11 +317,13 @@ class Dispatcher:
         if fault := heartbeat_fault(heartbeat):
             raise ValueError(f"a heartbeat of {name}: {fault}")
         is_first, line.heartbeat = line.heartbeat is None, heartbeat.number
+        began_cpu_s = time.thread_time()
         if heartbeat.drained or not heartbeat.slots:
             self.carry(life.host_gone(name, now_s, self.rng, *why_closed(heartbeat)))
         else:
             slots = slots_of(name, heartbeat, own.load_ceiling, self.tiers(name))
             self.carry(life.host_is(slots, now_s, self.rng))
+        line.changes_cpu_s += time.thread_time() - began_cpu_s
         life.owner_rules(name, heartbeat.rules, now_s)
         held = held_in(heartbeat)
         renewed, actions = life.heartbeat(name, held, now_s, held)

@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 
 import grpc.aio
@@ -41,6 +41,9 @@ REPORT_BYTES = 128  # least cost of each report in a message: it may be shorter,
 # So many reports, or what takes so long: then others are heard. Each may be news for all waiting
 # jobs.
 REPORTS_AT_ONCE, STEP_S = 256, 0.05
+# Share of our CPU time for one host's coming, changing and leaving, which have all waiting jobs looked
+# at; and how much of it at once.
+CHANGES_SHARE, CHANGES_S = 0.05, 10.0
 STOPPING_S = 1.0
 LINES_PER_S, LINES_AT_ONCE = 1.0, 100.0  # logged about one host
 
@@ -53,6 +56,28 @@ class Paces:
         self._rates = Rates(per_s, AT_ONCE_S * per_s)
         self._message_bytes = message_bytes
         self.seconds = TimeShares()  # that heartbeats take: each may be news for all waiting jobs
+        self._changes = TimeShares(CHANGES_SHARE, CHANGES_S)
+
+    async def opening(self, host: str, line: "HostConnection") -> None:
+        """Waits until the host may connect."""
+        await self.turn(host, OPENING_BYTES, line)
+        await self._changes.turn(host)
+
+    @contextlib.contextmanager
+    def changing(self, host: str) -> Iterator[None]:
+        """Charges what the host is, or is no longer, from now on. Must not await."""
+        began_cpu_s = time.thread_time()
+        try:
+            yield
+        finally:
+            self._changes.charge(host, time.thread_time() - began_cpu_s)
+
+    def check_changes(self, host: str, line: "HostConnection") -> None:
+        """Charges what its heartbeats have changed. Raises ValueError if that is too much."""
+        self._changes.charge(host, line.changes_cpu_s)
+        line.changes_cpu_s = 0.0
+        if self._changes.turn_s(host, time.monotonic(), math.inf, 0.0):
+            raise ValueError(f"{host} changes more often than all waiting jobs can be looked at")
 
     async def turn(self, host: str, size_bytes: int, line: "HostConnection") -> bool:
         """Waits until a message of that size may be read. Returns False if the connection broke
@@ -142,6 +167,7 @@ class HostConnection:
         self.broken = asyncio.Event()
         self.heartbeat: int | None = None  # number of the last one received
         self.renewed = 0  # attempts renewed by the answer to it
+        self.changes_cpu_s = 0.0  # taken by what its heartbeats changed, and not charged yet
 
     def reply(self, reply: pb.HeartbeatReply) -> None:
         self.renewed = len(reply.renewed)

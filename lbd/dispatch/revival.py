@@ -59,11 +59,11 @@ class Revival:
         if fault := QueueRoom(dispatcher).why_not_again(rows):
             raise LbdError(fault)
         dispatcher.life.queues.targets.unix_s = time.time() - clock_s()
+        if once := next((row for row in rows if not row.may_restart), None):
+            raise LbdError(
+                f"job {once.shown} was submitted with --no-restart: submit it again instead"
+            )
         for row in rows:
-            if not row.may_restart:
-                raise LbdError(
-                    f"job {row.shown} was submitted with --no-restart: submit it again instead"
-                )
             estimate_s = dispatcher.estimate_s(row.user, row.command)
             queued = queued_job(row, estimate_s, from_start=True, by_uid=dispatcher.by_uid)
             if not row.command:

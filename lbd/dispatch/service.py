@@ -20,7 +20,7 @@ from lbd.dispatch.core.ledger_rows import (
 from lbd.dispatch.core.lifecycle import KILLED_AT_ONCE
 from lbd.dispatch.core.ownership import Asker, Owners
 from lbd.dispatch.daemon import Dispatcher
-from lbd.dispatch.host_connection import OPENING_BYTES, HostConnection, Paces
+from lbd.dispatch.host_connection import HostConnection, Paces
 from lbd.dispatch.job_finder import REQUEUES, TOO_LONG, JobFinder
 from lbd.dispatch.job_view import JobViews, add_attempts, encoded, look_at, newest_of
 from lbd.dispatch.orders import Orders
@@ -98,8 +98,9 @@ class QueueService:
         """Serves a host's connection until it breaks or a new one of the same host replaces it."""
         name = HostId(await self._calls.host(context))
         line = HostConnection(context.write, self._dispatcher.config.dispatch.host_behind_bytes)
-        await self._paces.turn(name, OPENING_BYTES, line)
-        self._dispatcher.line_opened(name, line)
+        await self._paces.opening(name, line)
+        with self._paces.changing(name):
+            self._dispatcher.line_opened(name, line)
         breaking, fault = asyncio.create_task(cancel_once_broken(line, asyncio.current_task())), ""
         try:
             while not line.broken.is_set():
@@ -115,7 +116,8 @@ class QueueService:
             fault = str(problem)
         finally:
             breaking.cancel()
-            self._dispatcher.line_closed(name, line)
+            with self._paces.changing(name):
+                self._dispatcher.line_closed(name, line)
         if fault:
             await line.stop_sending()
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, fault)
@@ -131,6 +133,7 @@ class QueueService:
                 return
             with self._paces.seconds.spending(name):
                 left = self._dispatcher.heard(name, line, rest)
+            self._paces.check_changes(name, line)
             done = len(rest.reports) - (len(left.reports) if left is not None else 0)
             if left is None and up.HasField("heartbeat"):
                 # Each attempt not renewed is answered by an order, which takes as long as a report.

@@ -30,6 +30,7 @@ class HostConnection:
 
     def __init__(self):
         self.starts, self.heartbeat, self.is_behind = [], 1, False
+        self.changes_cpu_s = 0.0
 
     def start(self, start):
         self.starts.append(start)

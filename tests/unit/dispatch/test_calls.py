@@ -371,6 +371,51 @@ async def test_reports_that_take_long_are_heard_in_steps(tmp_path, monkeypatch):
     assert turns[0] == turns[1] < turns[2] == turns[3] < turns[4] == turns[5]
 
 
+async def test_what_follows_from_the_reports_before_an_invalid_one_is_carried_out(
+    tmp_path, monkeypatch
+):
+    """Otherwise the jobs that start in place of those that ended are never sent, and hold their
+    slots for ever."""
+
+    def report(_life, _name, report, *_):
+        if report.event == "nonsense":
+            raise ValueError("event 'nonsense'")
+        return [f"what follows from job {report.job}"]
+
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        carried = []
+        monkeypatch.setattr("lbd.dispatch.daemon.reported", report)
+        monkeypatch.setattr(Dispatcher, "carry", lambda _, actions: carried.extend(actions))
+        up = pb.WorkUp(reports=[pb.AttemptReport(job="7", event="ended")])
+        up.reports.add(job="8", event="nonsense")
+        with pytest.raises(ValueError, match="nonsense"):
+            await world.desk._hear("h2", HostConnection(None, 1), up.SerializeToString())
+        monkeypatch.undo()
+    assert carried == ["what follows from job 7"]
+
+
+async def test_a_host_that_comes_and_goes_waits_for_its_next_connection(tmp_path, monkeypatch):
+    """Each time all waiting jobs are looked at: with 30,000 arrays that only it may run, others
+    waited 1.5 s for each answer for as long as it went on."""
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        paces, line, now_s = world.desk._paces, HostConnection(None, 1), [0.0]
+        monkeypatch.setattr("lbd.dispatch.host_connection.time.thread_time", lambda: now_s[0])
+        for _ in range(2):
+            async with asyncio.timeout(60.0):
+                await paces.opening("h2", line)
+            with paces.changing("h2"):
+                now_s[0] += host_connection.CHANGES_S
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await paces.opening("h2", line)
+        await paces.opening("h3", line)
+        line.changes_cpu_s = 0.01
+        with pytest.raises(ValueError, match="h2 changes more often"):
+            paces.check_changes("h2", line)
+        paces.check_changes("h3", line)
+        assert not line.changes_cpu_s
+
+
 @pytest.mark.parametrize("number", [0, 7])
 async def test_only_the_first_heartbeat_of_a_connection_is_its_first(tmp_path, number):
     """With the number 0 each was: that alone would prove that what was sent since is not there."""
