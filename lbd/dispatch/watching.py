@@ -288,4 +288,5 @@ class Watching:
         wanted = Wanted(
             ranges, ended_too=True, ended_only=ended_only, limit=len(some), commands=False
         )
-        return await self.job_views.of(await self.ledger.find(wanted), explained=explained)
+        rows = await self.ledger.find(wanted)
+        return await self.job_views.of(rows, explained=explained, foretold=explained)
