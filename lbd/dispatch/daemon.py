@@ -56,7 +56,7 @@ from lbd.dispatch.ledger.retention import clean_up
 from lbd.dispatch.spec_cache import Specs
 from lbd.dispatch.stored_start import UnreadableSpec, start_in
 from lbd.dispatch.watching import Watchers
-from lbd.model import HostId, JobId
+from lbd.model import ENDED_STATES, HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from lbd.process.wake_ups import next_moment
@@ -157,13 +157,13 @@ class Dispatcher:
         records = [action for action in actions if isinstance(action, Record)]
         say(self.life, actions)
         saved = self.ledger.record(records, time.time()) if records else None
-        self.batches.put(Batch(actions, saved, done, clock_s()), self.life.jobs)
+        self.batches.put(Batch(actions, saved, done, clock_s()))
         return done
 
     async def settled(self) -> None:
         """Waits until everything queued so far has been carried out."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.batches.put(Batch((), None, done, clock_s()), ())
+        self.batches.put(Batch((), None, done, clock_s()))
         await done
 
     async def _follow_up(self) -> None:
@@ -180,8 +180,8 @@ class Dispatcher:
 
     def _pass_on(self, action: Action) -> None:
         match action:
-            case Changed(job):
-                has_ended = job not in self.life.jobs
+            case Changed(job, state):
+                has_ended = state in ENDED_STATES
                 if has_ended and self.estimates is not None and len(self._ended) < LEARN_AT_ONCE:
                     self._ended.append(int(job))
                 self.watchers.notify(job, has_ended=has_ended)

@@ -47,6 +47,8 @@ class LookedUp:
     """What is the same for many jobs of an answer, looked up once for all of them."""
 
     until: str  # what has to come about before changes are written; "" if they are
+    explained: bool  # whether it is said why each waits
+    foretold: bool  # and how many are ahead, and for how long
     # of each array with a target, for its tasks that wait in line and for the others
     targets: dict[tuple[int, bool], pb.TargetInfo] = field(default_factory=dict)
     running: dict[int, Live] = field(default_factory=dict)  # as for `task_of`
@@ -68,16 +70,20 @@ class JobViews:
         self.forecast, self._predictions = predictions.forecast, predictions
         self._forgetting: asyncio.TimerHandle | None = None
 
-    async def of(self, rows: Sequence[JobRow], *, explained: bool) -> list[pb.JobInfo]:
+    async def of(
+        self, rows: Sequence[JobRow], *, explained: bool, foretold: bool
+    ) -> list[pb.JobInfo]:
         """Returns the views of the jobs. For very many this takes seconds, and lets hosts be heard
-        meanwhile."""
-        if explained and any(row.state == JobState.PENDING.value for row in rows):
+        meanwhile. `foretold`: if explained, also how many are ahead, and for how long each waits:
+        for that all that wait are looked at."""
+        if foretold and any(row.state == JobState.PENDING.value for row in rows):
             await look_at(self.forecast.places)
-        view, known = self._of if explained else self._without_reason, self._look_up()
+        known = self._look_up(explained, foretold)
+        view = self._of if explained else self._without_reason
         reply = [view(row, known) async for row in in_turns(rows)]
         if len(rows) == 1 and (speedup := self._predictions.known_of(rows[0])) is not None:
             reply[0].speedup.CopyFrom(speedup_info(speedup))
-        if explained and len(reply) == 1:
+        if foretold and len(reply) == 1:
             await self.add_interval(reply[0])
         if len(reply) > EXPLAINED_MAX:  # how they were predicted takes more bytes than all the rest
             for job in reply:
@@ -104,35 +110,35 @@ class JobViews:
             job.predicted_low_s, job.predicted_wait_s, job.predicted_high_s = exact
 
     async def of_lines(
-        self, lines: Sequence[tuple[JobRow, Tally | None]], *, explained: bool
+        self, lines: Sequence[tuple[JobRow, Tally | None]], *, explained: bool, foretold: bool
     ) -> list[pb.JobInfo]:
         """Returns the same for jobs and arrays, as `JobFinder.lines` gives them."""
         alone = [row for row, tally in lines if tally is None]
-        jobs = iter(await self.of(alone, explained=explained))
+        jobs = iter(await self.of(alone, explained=explained, foretold=foretold))
         has_arrays = explained and len(alone) < len(lines)
-        if has_arrays and any(tally is not None and tally.waiting for _, tally in lines):
+        are_foretold = foretold and has_arrays
+        if are_foretold and any(tally is not None and tally.waiting for _, tally in lines):
             await look_at(self.forecast.places)
         silent = silent_arrays(self._life, clock_s()) if has_arrays else {}
-        found, known = [], self._look_up()
+        found, known = [], self._look_up(explained, foretold)
         async for row, tally in in_turns(lines):
             if tally is None:
                 found.append(next(jobs))
                 continue
-            found.append(self._of_array(row, tally, known, explained=explained))
+            found.append(self._of_array(row, tally, known))
             if why := silent.get(row.first):
                 found[-1].reason = "; ".join(filter(None, (why, found[-1].reason)))
         return found
 
-    def _look_up(self) -> LookedUp:
-        return LookedUp(until_written(self._ledger.disk(), self._ledger.trouble, self._host))
+    def _look_up(self, explained: bool, foretold: bool) -> LookedUp:
+        until = until_written(self._ledger.disk(), self._ledger.trouble, self._host)
+        return LookedUp(until, explained, foretold)
 
-    def _of_array(
-        self, row: JobRow, tally: Tally, known: LookedUp, *, explained: bool
-    ) -> pb.JobInfo:
+    def _of_array(self, row: JobRow, tally: Tally, known: LookedUp) -> pb.JobInfo:
         """Returns the view of an array. `row`: one of its tasks. The reason shown is that of its
         first waiting task that is not held, if there is one."""
         live = None
-        if explained and tally.open:
+        if known.explained and tally.open:
             live = task_of(row, tally, self._life, known.running)
         if live is None:
             reply = self._without_reason(row, known)
@@ -140,7 +146,7 @@ class JobViews:
             reply = self._with_target(self._of_live(row, live, known), live, known)
         unrecorded = "" if tally.waiting else reply.reason
         add_tally(reply, row, tally)
-        if live is not None and live.job.target is None:
+        if live is not None and live.job.target is None and known.foretold:
             add_end(reply, live.job, tally, self._life.queues.registry, self._predictions)
             self._forget_forecast()
         if unrecorded.startswith(ENDED_UNRECORDED):
@@ -168,12 +174,11 @@ class JobViews:
             if until and is_old and lease is not None and lease.begun and not reason:
                 self._add_unrecorded(reply, f"{RUNS_UNRECORDED}{lease.host}; ", until)
             return reply
-        now_s = clock_s()
-        place, prediction = (
-            self.forecast.places.of(registered, now_s),
-            self.forecast.of(registered, now_s),
-        )
-        self._forget_forecast()
+        now_s, place, prediction = clock_s(), None, NOTHING
+        if known.foretold:
+            place = self.forecast.places.of(registered, now_s)
+            prediction = self.forecast.of(registered, now_s)
+            self._forget_forecast()
         reason = stands or waiting_reason(self._life, live, place, time_of_day, now_s)
         reply = job_info(row, reason, is_final, prediction)
         self._correct(reply, registered.kind, prediction)
@@ -195,7 +200,7 @@ class JobViews:
             reply.predicted_low_s, reply.predicted_high_s = low_s, high_s
 
     def _with_target(self, reply: pb.JobInfo, live: Live, known: LookedUp) -> pb.JobInfo:
-        if reply.HasField("target"):
+        if reply.HasField("target") and known.foretold:
             registered = self._life.queues.registry.find(live.job.id)
             key = live.job.array, registered is not None and registered.line is not None
             if key not in known.targets:

@@ -197,17 +197,17 @@ class QueueService:
 
     async def _jobs_asked(self, asked: pb.JobsAsked) -> bytes:
         try:
-            asker, explained = self._asker(asked), not asked.unexplained
+            explained = not asked.unexplained
+            how = {"explained": explained, "foretold": explained and not asked.unforetold}
             absent: list[str] | None = [] if asked.some else None
-            given = asked.selectors, asker, asked.ended_too, ANSWER_BYTES
+            given = asked.selectors, self._asker(asked), asked.ended_too, ANSWER_BYTES
             lines: Sequence[tuple[JobRow, Tally | None]]
             if asked.by_array:
                 lines = await self._finder.lines(*given, absent)
             else:
-                by_number = asked.by_number
-                rows = await self._finder.named(*given, by_number=by_number, absent=absent)
-                lines = [(row, None) for row in rows]
-            jobs = await self._job_views.of_lines(lines, explained=explained)
+                named = self._finder.named(*given, by_number=asked.by_number, absent=absent)
+                lines = [(row, None) for row in await named]
+            jobs = await self._job_views.of_lines(lines, **how)
             newest = await newest_of(jobs, ANSWER_BYTES)
             if len(newest) < len(jobs) and asked.selectors:
                 raise LbdError(TOO_LONG)

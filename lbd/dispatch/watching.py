@@ -165,6 +165,10 @@ class Watchers:
                 watcher.change(number, has_ended=has_ended)
 
 
+def pieces(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (numbers[at : at + PIECE_JOBS] for at in range(0, len(numbers), PIECE_JOBS))
+
+
 def blocks(watcher: Watcher) -> set[int]:
     return {job // BLOCK for job in watcher.ids}
 
@@ -230,7 +234,9 @@ class Watching:
         with contextlib.closing(numbers), contextlib.ExitStack() as held:
             async with turn():
                 watched = await numbers
-                live = [job async for job in in_turns(watched) if JobId(str(job)) in self.live]
+                live = [
+                    job async for some in in_turns(pieces(watched)) for job in self.live.among(some)
+                ]
                 del watched
                 held.enter_context(self.held(who, len(live)))
                 watcher = EndsWatcher(live)
@@ -243,8 +249,8 @@ class Watching:
 
     async def _end_others(self, watcher: Watcher) -> None:
         """Ends the jobs of the watcher that have left the queue since they were looked up."""
-        async for job in in_turns(watcher.ids):
-            if JobId(str(job)) not in self.live:
+        async for some in in_turns(pieces(watcher.ids)):
+            for job in {*some}.difference(self.live.among(some)):
                 watcher.end(job)
 
     async def _send_changes(self, host: str, watcher: Watcher, send: Send, turn: Turn) -> None:
@@ -288,4 +294,5 @@ class Watching:
         wanted = Wanted(
             ranges, ended_too=True, ended_only=ended_only, limit=len(some), commands=False
         )
-        return await self.job_views.of(await self.ledger.find(wanted), explained=explained)
+        rows = await self.ledger.find(wanted)
+        return await self.job_views.of(rows, explained=explained, foretold=explained)

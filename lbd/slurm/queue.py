@@ -205,7 +205,7 @@ def ids_in(text: str) -> list[str]:
 
 def tasks_at_once(arrays: Sequence[str]) -> dict[str, int]:
     """Returns how many tasks may run at once, for arrays that say so. Raises SlurmError."""
-    found = rows_in(ask({"op": "queue.jobs", "ids": list(arrays)}))
+    found = rows_in(ask({"op": "queue.jobs", "ids": list(arrays), "foretold": False}))
     return {str(row.get("id")): limit for row in found if (limit := whole(row.get("at_once")))}
 
 

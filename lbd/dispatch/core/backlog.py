@@ -152,12 +152,12 @@ class Backlog:
     def place(self, job_number: int) -> int:
         """Returns the row of a job; -1 if it has none."""
         ids = self.ids
-        if not ids:
+        if not ids or not ids[0] <= job_number <= ids[-1]:
             return -1
         at = job_number - ids[0]  # its place if no row in between is missing
-        if not (0 <= at < len(ids) and ids[at] == job_number):
+        if at >= len(ids) or ids[at] != job_number:
             at = bisect_left(ids, job_number)
-            if at == len(ids) or ids[at] != job_number:
+            if ids[at] != job_number:
                 return -1
         return at if self.kinds[at] is not None else -1
 

@@ -193,7 +193,8 @@ class Lifecycle:
         for job in map(self.jobs.lists.came, jobs):
             self.gangs.came(job)
             starts = self.queues.arrived(job, now_s, rng)
-            self.jobs.came(job)
+            if job.id in self.queues.registry.entries:
+                self.jobs.out_of_backlog(job)
             actions += self._begin(starts, now_s)
         return actions
 

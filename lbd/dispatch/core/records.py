@@ -1,7 +1,7 @@
 """What queued jobs and their attempts are: the types of lifecycle, ledger and dispatcher."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from signal import SIGTERM
@@ -155,6 +155,11 @@ class Jobs(Mapping[JobId, Live]):
         """Whether this job is in the backlog."""
         return self._backlog.place(number) >= 0
 
+    def among(self, numbers: Iterable[int]) -> list[int]:
+        """Returns those of these jobs that have not ended."""
+        live, place = self._live, self._backlog.place
+        return [number for number in numbers if place(number) >= 0 or str(number) in live]
+
     def of_user(self, user: str) -> int:
         return self._of_user.get(user, 0) + self._backlog.of_user.get(user, 0)
 
@@ -165,12 +170,6 @@ class Jobs(Mapping[JobId, Live]):
         self.drop(live.job.id)
         self._live[live.job.id] = live
         self._count(live.job, 1)
-
-    def came(self, job: QueuedJob) -> None:
-        """The job was added to the queues, and perhaps to the backlog; it may already have left
-        that again."""
-        if job.id not in self._backlog:
-            self.out_of_backlog(job)
 
     def out_of_backlog(self, job: QueuedJob) -> Live:
         """Tracks the job by itself from now on, outside the backlog."""

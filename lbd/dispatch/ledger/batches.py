@@ -2,11 +2,11 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Container, Sequence
+from collections.abc import Awaitable, Sequence, Set
 from dataclasses import dataclass
 
 from lbd.dispatch.core.records import Action, Begin, Changed, Fate
-from lbd.model import JobId
+from lbd.model import ENDED_STATES, JobId
 
 LATE_S = 2.0  # for the ledger to record something
 NOT_RUN = (None, Fate.REFUSED)  # the fates of a last attempt of which nothing ran
@@ -20,7 +20,7 @@ class Batch:
     saved: Awaitable[object] | None
     done: "asyncio.Future[None]"
     since_s: float
-    ran: frozenset[JobId] = frozenset()  # jobs that ran and have ended
+    ran: Set[JobId] = frozenset()  # jobs that ran and have ended
     is_told: bool = False  # whether it is known to be late
 
 
@@ -30,13 +30,11 @@ class Batches:
         self._more = asyncio.Event()
         self.ran: set[JobId] = set()  # jobs that ran and have ended, which is not on disk yet
 
-    def put(self, batch: Batch, live: Container[JobId]) -> None:
-        """`live`: the jobs that have not ended."""
-        batch.ran = frozenset(
-            one.job
-            for one in batch.actions
-            if isinstance(one, Changed) and one.job not in live and one.fate not in NOT_RUN
-        )
+    def put(self, batch: Batch) -> None:
+        changes = [one for one in batch.actions if isinstance(one, Changed)]
+        batch.ran = {
+            one.job for one in changes if one.state in ENDED_STATES and one.fate not in NOT_RUN
+        }
         self.ran |= batch.ran
         self._queue.append(batch)
         self._more.set()

@@ -142,7 +142,7 @@ class QueueAnswers:
         asked = pb.JobsAsked(
             selectors=selectors_of(question), user=asker.user, uid=asker.uid, ended_too=True,
             with_attempts=attempts, unexplained=not explained, by_array=by_array,
-            some=bool(question.get("some")),
+            some=bool(question.get("some")), unforetold=not question.get("foretold", True),
         )  # fmt: skip
         reply = await self._queue().jobs(asked)
         if reply.error:
@@ -270,7 +270,8 @@ class QueueAnswers:
 
     async def _logs(self, question: Json, caller: Caller) -> Json:
         """A piece of one attempt's output, from the end of the last piece."""
-        found = await self._find_in_turn(question, caller, attempts=True)
+        of_jobs = question | {"foretold": False}
+        found = await self._find_in_turn(of_jobs, caller, attempts=True)
         if len(found) != 1:
             if found and all(job.array_id == found[0].array_id != 0 for job in found):
                 raise Refusal(which_task(found), SEVERAL)

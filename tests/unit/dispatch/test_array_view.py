@@ -46,6 +46,13 @@ async def test_when_an_array_ends_is_foreseen_before_it_begins_and_while_it_runs
         await world.jobs(selectors=[f"{first}"], by_array=True, unexplained=True, **WHO)
     ).jobs
     assert not unexplained.array.expected_by
+    which = {"selectors": [f"{first}"], "by_array": True, "unforetold": True, **WHO}
+    world.desk._job_views.forecast.forget()
+    (unforetold,) = (await world.jobs(**which)).jobs
+    assert not unforetold.array.expected_by
+    assert unforetold.reason == found.reason != ""
+    look = world.desk._job_views.forecast.places._last
+    assert not look.places, "nor is it looked at what is ahead of each"
 
     behind = (await world.submit(asking(**ARRAY))).first
     (found,) = (await world.jobs(selectors=[f"{behind}"], by_array=True, **WHO)).jobs

@@ -215,9 +215,9 @@ async def test_a_long_list_lets_others_be_heard_and_looks_at_the_disk_once(
         views = world.desk._job_views
         with others_turns() as turns:
             if by_array:
-                found = await views.of_lines(lines, explained=True)
+                found = await views.of_lines(lines, explained=True, foretold=True)
             else:
-                found = await views.of(rows, explained=True)
+                found = await views.of(rows, explained=True, foretold=True)
         assert len(found) == (20 if by_array else 40)
         assert turns() >= len(found)
         assert looks <= 2

@@ -344,7 +344,7 @@ async def test_a_watching_client_is_told_once_that_a_change_takes_long_to_write(
     saved = loop.create_future()
     for since_s, changed in ((100.0, first), (101.0, second)):
         actions = [changed, Settle(JobId("8"), 1, HostId("h1"))]
-        batches.put(Batch(actions, saved, loop.create_future(), since_s), ())
+        batches.put(Batch(actions, saved, loop.create_future(), since_s))
     assert batches.late_jobs(100.0 + LATE_S / 2) == []
     assert batches.late_jobs(100.0 + LATE_S) == ["7"]
     assert batches.late_jobs(101.0 + LATE_S) == ["9"]

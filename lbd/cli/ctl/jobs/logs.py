@@ -147,7 +147,8 @@ def logs_of_failed(daemons: Daemons, options: argparse.Namespace) -> int:
 def tasks_of(daemons: Daemons, ids: list[str], absent: list[str] | None = None) -> list[Json]:
     """Returns the tasks in the order of their indexes. Raises LbdError if one does not exist; given
     `absent`, only if none does, and otherwise adds what to say of those."""
-    question: Json = {"op": "queue.jobs", "ids": ids, "tasks": True, "some": absent is not None}
+    question: Json = {"op": "queue.jobs", "ids": ids, "tasks": True, "foretold": False}
+    question["some"] = absent is not None
     reply = daemons.lbm(question, ANSWER_S)
     if absent is not None:
         absent += texts(reply, "absent")

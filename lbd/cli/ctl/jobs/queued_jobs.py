@@ -113,7 +113,8 @@ def settled(daemons: Daemons, ids: list[str], patience_s: float = RETRY_FOR_S) -
     submitted meanwhile. Raises LbdError."""
     if "last" not in ids:
         return ids
-    found = patiently(daemons, {"op": "queue.jobs", "ids": ["last"]}, patience_s)
+    question: Json = {"op": "queue.jobs", "ids": ["last"], "foretold": False}
+    found = patiently(daemons, question, patience_s)
     (job,) = tables(found, "jobs") or ({},)
     return [text(job, "id") or one if one == "last" else one for one in ids]
 
@@ -217,7 +218,7 @@ class Untaken:
         if (now_s := time.monotonic()) < self.due_s:
             return
         self.due_s = now_s + max(UNTAKEN_AFTER_S, now_s - self.began_s)
-        question: Json = {"op": "queue.jobs", "ids": self.ids, "some": True}
+        question: Json = {"op": "queue.jobs", "ids": self.ids, "some": True, "foretold": False}
         with contextlib.suppress(LbdError):
             jobs = tables(self.daemons.lbm(question, ANSWER_S), "jobs")
             found = [one for one in jobs if waits_for_mending(text(one, "reason"))]

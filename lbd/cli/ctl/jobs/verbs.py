@@ -210,7 +210,7 @@ def matching(daemons: Daemons, ids: list[str], filters: Filters) -> list[Json]:
     wanted = set(named)
     if queued:
         check_ids(queued)
-        asked: Json = {"op": "queue.jobs", "ids": queued}
+        asked: Json = {"op": "queue.jobs", "ids": queued, "foretold": False}
         wanted |= {text(one, "id") for one in tables(daemons.lbm(asked, ANSWER_S), "jobs")}
     return [one for one in found if text(one, "id") in wanted]
 

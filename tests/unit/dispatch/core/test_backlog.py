@@ -171,7 +171,6 @@ def test_jobs_are_counted_by_user_and_host_wherever_they_are():
     for n, origin in enumerate(("h1", "h1", "h2"), 1):
         job = QueuedJob(JobId(str(n)), user="ann", origin=origin)
         backlog.add(job, n, 0.0)
-        jobs.came(job)
     jobs.keep(Live(QueuedJob(JobId("x"), user="ann", origin="h1")))
     assert [jobs.of_origin(host) for host in ("h1", "h2", "h3")] == [3, 1, 0]
     assert jobs.of_user("ann") == 4
