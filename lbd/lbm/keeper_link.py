@@ -31,7 +31,8 @@ from lbd.lbm.queue.keeper_claim import life_of
 from lbd.local import frames
 from lbd.local.caller import caller_of
 from lbd.local.descriptors import receive
-from lbd.model import JobId
+from lbd.local.field_reader import last_of_each
+from lbd.model import JobId, quick_value
 
 log = logging.getLogger("lbd.lbm")
 
@@ -49,13 +50,13 @@ ARE_KILLED = "its processes are killed as they begin, so no command can start no
 ASKED_AT_ONCE = 8  # of each user, until they have ended
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Forked:
     pid: int
     group: str  # cgroup directory; "" = none
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class ProcessExit:
     """How a job ended: wait status and usage from wait4."""
 
@@ -219,7 +220,7 @@ class KeeperLink:
         except (OSError, ValueError):
             data, received = b"", []
         for tag, body in received:
-            self._heard(tag, dict(frames.fields(body)))
+            self._heard(tag, last_of_each(body))
         if not data:
             self._lost()
 

@@ -61,3 +61,19 @@ def by_key_until(
         else:
             values.append(body[start:at])
     return found, at
+
+
+def last_of_each(body: bytes) -> dict[bytes, bytes]:
+    """The fields of a body by key, of which each comes once. Raises ValueError."""
+    found: dict[bytes, bytes] = {}
+    unpack, at, end = HEADER.unpack_from, 0, len(body)
+    while at < end:
+        start = at + HEADER_BYTES
+        if start > end:
+            raise ValueError(CUT)
+        key, size = unpack(body, at)
+        at = start + size
+        if at > end:
+            raise ValueError(CUT)
+        found[key] = body[start:at]
+    return found

@@ -97,9 +97,9 @@ class Splitter:
                 return []
             data = bytes(self._buffer)
         frames: list[tuple[bytes, bytes]] = []
-        at = 0
+        at, there = 0, len(data)
         wanted = HEADER_BYTES
-        while len(data) - at >= HEADER_BYTES and len(frames) < most:
+        while there - at >= HEADER_BYTES and len(frames) < most:
             size = int.from_bytes(data[at : at + 4], "little")
             if size > self._limit_bytes:
                 tag = data[at + 4 : at + 5]
@@ -107,7 +107,7 @@ class Splitter:
                 if size > limit_bytes:
                     raise TooLong(tag, size, limit_bytes)
             end = at + HEADER_BYTES + size
-            if end > len(data):
+            if end > there:
                 wanted += size
                 break
             frames.append((data[at + 4 : at + 5], data[at + HEADER_BYTES : end]))

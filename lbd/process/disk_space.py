@@ -39,7 +39,7 @@ class Shortage:
         return min(limit_bytes, max(part, RUNNING_BYTES_MIN)) if part else limit_bytes
 
 
-def is_full(root: Path, least_bytes: int = FULL_BYTES) -> bool:
+def is_full(root: str | Path, least_bytes: int = FULL_BYTES) -> bool:
     """Whether the disk that holds `root` is full. Some file systems do not report their size."""
     try:
         found = os.statvfs(root)

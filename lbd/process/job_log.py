@@ -62,7 +62,7 @@ class Step(NamedTuple):
         return f"{self.of}{what}, {self.before.value} → {self.after.value}"
 
     def line(self) -> Line:
-        return Line(self.unix_s, "debug", self.job, self.text[:LINE_CHARS_MAX])
+        return Line(self.unix_s, "debug", printable_id(self.job), self.text[:LINE_CHARS_MAX])
 
 
 class Later(NamedTuple):
@@ -73,7 +73,7 @@ class Later(NamedTuple):
     phrase: Callable[[], str]
 
     def line(self) -> Line:
-        return Line(self.unix_s, "debug", self.job, self.phrase()[:LINE_CHARS_MAX])
+        return Line(self.unix_s, "debug", printable_id(self.job), self.phrase()[:LINE_CHARS_MAX])
 
 
 class RecentLines:
@@ -133,14 +133,15 @@ class JobLog:
             return
         where, why = getattr(event, "host", ""), getattr(event, "reason", "")
         step = Step(
-            time.time(), printable_id(job), of, type(event).__name__,
+            time.time(), job[:ID_CHARS_MAX], of, event.__class__.__name__,
             str(where)[:LINE_CHARS_MAX] if where else "", str(why)[:LINE_CHARS_MAX] if why else "",
             before, after,
         )  # fmt: skip
         if step.job:
             self._recent.add(step)
         if self._logger.isEnabledFor(logging.DEBUG):
-            self._logger.debug("%s", step.text, extra={"job": step.job}, stacklevel=2)
+            about = {"job": printable_id(job)}
+            self._logger.debug("%s", step.text, extra=about, stacklevel=2)
 
     def debug(self, job: str, text: str, *words: object) -> None:
         self._say(logging.DEBUG, job, text, words)
@@ -148,10 +149,11 @@ class JobLog:
     def debug_later(self, job: str, phrase: Callable[[About], str], about: About) -> None:
         """The same for what happens to each job: `phrase` puts into words what `about`, which never
         changes, says."""
-        if named := printable_id(job):
-            self._recent.add(Later(time.time(), named, partial(phrase, about)))
+        if job:
+            self._recent.add(Later(time.time(), job[:ID_CHARS_MAX], partial(phrase, about)))
         if self._logger.isEnabledFor(logging.DEBUG):
-            self._logger.debug("%s", phrase(about), extra={"job": named}, stacklevel=2)
+            named = {"job": printable_id(job)}
+            self._logger.debug("%s", phrase(about), extra=named, stacklevel=2)
 
     def news(self, job: str, text: str, *words: object) -> None:
         """Logs what people look for afterwards: info, unless so much of it comes that other lines

@@ -149,7 +149,7 @@ class Execution:
     def alarm_s(self) -> float | None:
         """Like `wake_at_s`, without the lease, which its holder watches by a clock of its own."""
         timers = self.timers
-        if not timers or (len(timers) == 1 and Timer.LEASE in timers):
+        if len(timers) == (Timer.LEASE in timers):
             return None
         return min([at_s for timer, at_s in timers.items() if timer is not Timer.LEASE])
 
@@ -175,9 +175,9 @@ class Execution:
     def handle(self, event: Event, now_s: float) -> list[Action]:
         """Handles due timers before the event. A renewal or an exit goes before the timers, because
         it happened before we looked."""
-        if not self.timers:
+        if not self.timers or min(self.timers.values()) > now_s:
             return self._hear(event, now_s)
-        if isinstance(event, e.Renewed | e.Exited):
+        if isinstance(event, (e.Renewed, e.Exited)):
             return [*self._hear(event, now_s), *self._passed(now_s)]
         return [*self._passed(now_s), *self._hear(event, now_s)]
 

@@ -6,7 +6,6 @@ One file because it is one vocabulary: most of it is one small record after the 
 """
 
 import signal
-from dataclasses import dataclass
 from enum import Enum
 
 from lbd.model import (
@@ -42,7 +41,7 @@ class Kind(Enum):
     QUEUED = "queued"
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Spec:
     """What a command needs, and its limits. Times are in seconds; 0 = no limit, unless stated
     otherwise."""

@@ -295,7 +295,8 @@ class Slots:
         return (user, room) if is_hog else ("", 0)
 
     def _makes_room(self, user: str) -> bool:
-        return bool(user) and self.hog() not in ("", user)
+        is_hog = self._held[user] > self._share  # then nobody else is
+        return bool(user) and not is_hog and bool(self.hog())
 
     @property
     def _share(self) -> int:
@@ -355,12 +356,13 @@ class Slots:
         """Removes a job that has ended or given up waiting. Returns the jobs that got a slot by
         that."""
         self._let_go(job)
-        self.waiting.pop(job, None)
+        if job in self.waiting:
+            del self.waiting[job]
+            self.wanted.pop(job, None)
+            self.needs.pop(job, None)
         self.users.pop(job, None)
-        self.wanted.pop(job, None)
-        self.needs.pop(job, None)
         self.pool.free(job)
-        return self._promote()
+        return self._promote() if self.waiting else []
 
     def resize(self, total: int, beyond: int) -> list[JobId]:
         """Changes the number of slots; nobody loses theirs. Returns the jobs that got one by
@@ -497,6 +499,7 @@ class OthersUse:
     slots: Slots
     names: set[JobId]  # of the attempts
     reported: Use = Use()
+    _alone: Use = Use()  # with what nobody else uses
 
     def used(self) -> int:
         """Slots that commands from elsewhere hold or wait for: all that attempts do not hold if an
@@ -522,7 +525,10 @@ class OthersUse:
     def now(self) -> Use:
         slots = self.slots
         if not slots.waiting and slots.holders <= self.names:  # most often there is nobody else
-            return Use(facts=slots.pool.facts(besides=self.names))
+            facts = slots.pool.facts(besides=self.names)
+            if facts is not self._alone.facts:
+                self._alone = Use(facts=facts)
+            return self._alone
         return Use(self.used(), self.facts(), *self.slots.room_beside_hog(self.names))
 
     def note(self) -> Use:
@@ -532,7 +538,8 @@ class OthersUse:
 
     @property
     def has_changed(self) -> bool:
-        return self.now() != self.reported
+        now = self.now()
+        return now is not self.reported and now != self.reported
 
     @property
     def may_be_less(self) -> bool:

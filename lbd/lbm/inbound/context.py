@@ -68,7 +68,7 @@ class InboundContext:
         """Admits whom `admit` would, if the user database need not be asked for that."""
         users, asker = self.config.users, Asker(user, uid)
         known = self.known_user(wanted_account(users, asker))
-        if known is None or known[0] is None or os.path.exists(self.drained_mark):
+        if known is None or known[0] is None or os.access(self.drained_mark, os.F_OK):
             return None
         found = identify(users, asker, known[0], self.link.uid)
         if isinstance(found, Admit) and self.rules.allow(asker, found.run_as, origin):
@@ -77,7 +77,7 @@ class InboundContext:
 
     async def admit(self, user: str, uid: int, origin: str) -> Admit | Refuse:
         """Decides whether `user` of that host may run commands here, and as whom."""
-        if os.path.exists(self.drained_mark):
+        if os.access(self.drained_mark, os.F_OK):
             return Refuse(self.why_drained, is_drained=True)
         users, asker = self.config.users, Asker(user, uid)
         local = await self.look_up_user(wanted_account(users, asker), origin)

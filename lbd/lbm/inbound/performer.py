@@ -25,7 +25,7 @@ from lbd.lbm.inbound.request import at_all_hours, explain, phase_of
 from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned, SpawnFailed
 from lbd.lbm.link.nonblocking_fd import settle
 from lbd.lbm.without_keeper import kill_directly
-from lbd.model import HostId, JobId, Needs
+from lbd.model import HostId, JobId, JobState, Needs
 from lbd.net.gen import lbm_pb2
 from lbd.process.job_log import JobLog
 
@@ -152,8 +152,8 @@ class Performer:
                 self.perform(action)
             except Exception as fault:  # a slot is freed whatever else fails
                 job_log.error(named(self), "could not perform %r", action, problem=fault)
-        if self.execution.timers or self._timer is not None:
-            self._set_timer()
+        if (at_s := self.execution.alarm_s) != self._timer_at_s:
+            self._set_timer(at_s)
 
     def owner_wants(self, wanted: Treatment, reason: str = "") -> None:
         self.feed(e.OwnerWants(wanted, self.is_untouched, reason))
@@ -182,10 +182,7 @@ class Performer:
         if begun is not None:
             self.show_begun()
 
-    def _set_timer(self) -> None:
-        at_s = self.execution.alarm_s
-        if at_s == self._timer_at_s:
-            return
+    def _set_timer(self, at_s: float | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._timer_at_s = None, at_s
@@ -241,7 +238,8 @@ class Performer:
             case e.Record():
                 outcome, mine = action.outcome, self.execution
                 state, note = recorded(mine.spec, outcome, mine.stop_reason, mine.must_end)
-                say_end(self, outcome, note)
+                what = self.which, outcome.state, outcome.exit_status, note
+                job_log.debug_later(named(self), words_of_end, what)
                 seen = outcome.exit_status, outcome.cpu_s, note, outcome.wall_s
                 self.host.jobs.end(self.id, state, time.time(), *seen)
                 self.host.job_ended(self.id)
@@ -364,10 +362,10 @@ def stepped(live: Performer, event: e.Event) -> list[e.Action]:
     return actions
 
 
-def say_end(live: Performer, outcome: e.Outcome, note: str) -> None:
-    status = "" if outcome.exit_status is None else f", exit {outcome.exit_status}"
-    why = f": {note}" if note else ""
-    job_log.debug(named(live), "%s%s%s%s", live.which, outcome.state.value, status, why)
+def words_of_end(what: tuple[str, JobState, int | None, str]) -> str:
+    which, state, exit_status, note = what
+    status = "" if exit_status is None else f", exit {exit_status}"
+    return f"{which}{state.value}{status}{f': {note}' if note else ''}"
 
 
 def exit_of(ended: ProcessExit) -> e.Exit:

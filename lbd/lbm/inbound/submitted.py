@@ -9,7 +9,7 @@ writing its whole environment for the keeper, took longer than a short job runs.
 
 import re
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
 
@@ -19,9 +19,11 @@ from lbd.keeper.local_account import LocalUser
 from lbd.keeper.spawn_order import Order, pack_common
 from lbd.lbm.inbound.request import QUEUED_ID, fault_of, make_order
 from lbd.lbm.session.request import REQUEST_BYTES_MAX, SLOTS_MAX
+from lbd.model import NO_NEEDS, Needs
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.net.parsing import parsed
 from lbd.net.submitter import Submitter, contradiction
+from lbd.text.needs_words import read_needs_text
 
 UNSAID = "its dispatcher is an older release that does not say whose it is; upgrade that host"
 GANG_MAX = 4096
@@ -37,13 +39,27 @@ OWN = {
 }  # fmt: skip
 
 
+# What most attempts of a submission have in common: which attempt it is, its tier, its slots, and
+# its array's id, if any.
+Numbers = tuple[int, int, int, int]
+
+
+def variables(numbers: Numbers) -> dict[bytes, bytes]:
+    attempt, tier, slots, array = (b"%d" % number for number in numbers)
+    found = {b"LBD_ATTEMPT": attempt, b"LBD_TIER": tier, b"LBD_SLOTS": slots}
+    if numbers[-1]:  # an array's; missing from a dispatcher of the release before
+        found[b"LBD_ARRAY_ID"] = array
+    return found
+
+
 @dataclass(slots=True)
 class Common:
     # of no particular job, in its submitter's name; never changed
     request: lbm_pb2.RunRequest
     fault: str  # why it cannot be run, or ""
+    needs: Needs = NO_NEEDS  # an unreadable request is refused anyway
     _circumstances: tuple[LocalUser | None, Config, bool] | None = None
-    _packed: bytes = b""
+    _packed: dict[Numbers, bytes] = field(default_factory=dict)
     _has_odd_names: bool | None = None
 
     @property
@@ -58,21 +74,38 @@ class Common:
         """Where it fails. What its dispatcher does not vouch for waits until that is upgraded."""
         return "late" if self.fault == UNSAID else "request"
 
-    def order(self, run_as: LocalUser | None, config: Config, *, limited_cpu: bool) -> Order:
-        """The order for the keeper, without the attempt's own parts."""
+    def order(
+        self,
+        start: dispatch_pb2.Start,
+        run_as: LocalUser | None,
+        config: Config,
+        *,
+        limited_cpu: bool,
+    ) -> Order:
+        """The order for the keeper, without the parts that only this attempt has."""
+        numbers = start.attempt, start.tier, max(1, start.slots), start.array
         if self.request.HasField("workdir"):  # each in its own directory
-            return self._make(run_as, config, limited_cpu)
+            return self._make(numbers, run_as, config, limited_cpu)
         known = self._circumstances
         # Configurations are compared by identity: they are large, and a new one is another object.
         if known is None or (known[0], known[2]) != (run_as, limited_cpu) or known[1] is not config:
-            self._packed = pack_common(self._make(run_as, config, limited_cpu))
+            self._packed.clear()
             self._circumstances = run_as, config, limited_cpu
-        return Order(argv=list(self.request.argv), packed=self._packed)
+        packed = self._packed.get(numbers)
+        if packed is None:
+            if len(self._packed) >= KNOWN:
+                self._packed.clear()
+            packed = pack_common(self._make(numbers, run_as, config, limited_cpu))
+            self._packed[numbers] = packed
+        return Order(argv=list(self.request.argv), packed=packed)
 
-    def _make(self, run_as: LocalUser | None, config: Config, limited_cpu: bool) -> Order:
+    def _make(
+        self, numbers: Numbers, run_as: LocalUser | None, config: Config, limited_cpu: bool
+    ) -> Order:
         order = make_order(self.request, run_as, config, limited_cpu=limited_cpu)
         for name in OWN:
             order.environment.pop(name, None)
+        order.environment |= variables(numbers)
         return order
 
 
@@ -114,7 +147,8 @@ def read(run_request: bytes, submitter: Submitter | None) -> Common:
     fault = UNSAID if submitter is None else contradiction(request, submitter)
     if submitter is not None:
         request.origin, request.user, request.uid = submitter.origin, submitter.user, submitter.uid
-    return Common(request, fault or fault_of(request))
+    fault = fault or fault_of(request)
+    return Common(request, fault, NO_NEEDS if fault else read_needs_text(request.needs))
 
 
 def fault_of_start(start: dispatch_pb2.Start) -> str:

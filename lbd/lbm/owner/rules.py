@@ -120,10 +120,8 @@ class InForce:
         return total, self.config.lbm.beyond_slots or max(total, BEYOND_MIN)
 
     def _conditions(self) -> Conditions:
-        minute = this_minute(int(time.time() // 60))
-        memory = self._memory_conditions()
-        everybody = opens_text(self.rules.everybody)
-        return Conditions(minute, self.load, self.owner, *memory, self.opens_text(), everybody)
+        minute, memory = int(time.time() // 60), self._memory_conditions()
+        return conditions(self.rules, minute, self.load, self.owner, memory)
 
     def _memory_conditions(self) -> tuple[float, float]:
         """Cached, because the kernel changes the pressure only every two seconds."""
@@ -153,7 +151,12 @@ def moment_of(unix_minutes: int) -> Moment:
     return Moment(now.tm_min, now.tm_hour, now.tm_mday, now.tm_mon, now.tm_wday)
 
 
-this_minute = functools.lru_cache(maxsize=1)(moment_of)  # changes with the minute at the earliest
+@functools.lru_cache(maxsize=1)  # each command asks, and they change with the minute at most
+def conditions(
+    rules: Rules, minute: int, load: float, owner: str, memory: tuple[float, float]
+) -> Conditions:
+    when, everybody = opens_text(rules.hours), opens_text(rules.everybody)
+    return Conditions(moment_of(minute), load, owner, *memory, when, everybody)
 
 
 def groups_of(account: LocalUser) -> frozenset[str]:

@@ -23,18 +23,16 @@ from lbd.lbm.handover.records import QueuedAttempt
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.performer import FAULT, Performer, is_admitted_at_once, job_log
 from lbd.lbm.inbound.request import dry_start, make_order, over_memory, phase_of
-from lbd.lbm.inbound.submitted import Common
 from lbd.lbm.queue.attempt_outputs import no_room, open_stdio, output_trouble, refused_for
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.dispatcher_words import refused_report
 from lbd.lbm.queue.own_files import own_files, writing_to
 from lbd.lbm.staging.attempt_files import AttemptFiles, result_of
 from lbd.lbm.staging.workdirs import FilesRefused
-from lbd.model import GANG_MOVES, GANG_SHOWN, NO_NEEDS, HostId, JobId, JobState
+from lbd.model import GANG_MOVES, GANG_SHOWN, HostId, JobId, JobState
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.process.boot_clock import clock_s
 from lbd.text.name_patterns import shown_id
-from lbd.text.needs_words import read_needs_text
 
 DRY_START_S = 10.0
 READY, STOPPED = "ready", "stopped"  # events of reports
@@ -61,7 +59,7 @@ class Attempt(Performer):
         self.said: set[str] = set()  # events reported so far
         self._at_files: asyncio.Task[object] | None = None
         self.execution = Execution.leased(self._spec(), lease_until_s)
-        if self.gang_hosts:
+        if self.execution.spec.is_of_gang:
             client.spool.when_shown[start.job, start.attempt] = self._report_stopped
 
     def _own_files(self) -> AttemptFiles:
@@ -87,8 +85,7 @@ class Attempt(Performer):
             takes_checkpoints=bool(start.spec.checkpoint),
             is_evictable=start.movable,
             is_of_gang=bool(start.gang_hosts),
-            # An unreadable request is refused anyway.
-            needs=NO_NEEDS if self.common.fault else read_needs_text(request.needs),
+            needs=self.common.needs,
         )
 
     def begin(self) -> None:
@@ -120,6 +117,12 @@ class Attempt(Performer):
         match action:
             case e.Spawn():
                 self.answer(self._spawn(), e.NotStarted(FAULT, "spawn"))
+            case e.ReportBegun():
+                self._list()
+                self.show_begun()
+                self._say(begun_report(self.execution))
+            case e.ReportEnded():
+                self._say(self._end_of(action.outcome))
             case e.PrepareFiles() if self.files is not None:
                 work = self.files.open(self.admitted.run_as)
                 self._at_files = opening = asyncio.create_task(work)
@@ -136,17 +139,11 @@ class Attempt(Performer):
                 self._say(refused_report(action, is_staged=self.files is not None))
             case e.ReportReady():
                 self.answer(self._dry_start(), e.NotStarted(FAULT, "spawn"))
-            case e.ReportBegun():
-                self._list()
-                self.show_begun()
-                self._say(begun_report(self.execution))
             case e.ReportStopped():
                 self._report_stopped()
             case e.ReportStill():
                 super().perform(action)
                 self._report_stopped()
-            case e.ReportEnded():
-                self._say(self._end_of(action.outcome))
             case _:
                 super().perform(action)
 
@@ -209,11 +206,12 @@ class Attempt(Performer):
         descriptors: list[int] = []
         link, run_as, spool = self.host.link, self.admitted.run_as, self._client.spool
         name = self.host.config.host.name
-        if not self.gang_hosts and (full := no_room(self.start, self.request, spool)):
+        in_gang = self.execution.spec.is_of_gang
+        if not in_gang and (full := no_room(self.start, self.request, spool)):
             return full  # a gang has looked before any of it began
         try:
             config, path = self.host.rules.config, self.files.path if self.files else None
-            order = self.common.order(run_as, config, limited_cpu=link.weighs_cpu)
+            order = self.common.order(self.start, run_as, config, limited_cpu=link.weighs_cpu)
             add_own(order, self, name, path)
             order.environment |= own_resources(self)
             until_s = self.execution.timers.get(Timer.LEASE, 0.0)
@@ -223,7 +221,7 @@ class Attempt(Performer):
             limit = limit_frame(self.id, until_s, self.start.cutoff_s)
             await self.spawn(order, descriptors, limit)
         except (LbdError, OSError) as trouble:
-            return refused_for(trouble, spool, in_gang=bool(self.gang_hosts))
+            return refused_for(trouble, spool, in_gang=in_gang)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -292,14 +290,9 @@ class Attempt(Performer):
 
 
 def let_go(attempt: Attempt) -> None:
-    """Lets an attempt that has ended go of its order, megabytes perhaps: it is part of cycles,
-    which are collected only after a great many attempts."""
-    attempt.start.ClearField("spec")
-    short = dispatch_pb2.Start()
-    short.CopyFrom(attempt.start)  # a message keeps the memory of what was cleared
-    attempt.start, attempt.files = short, None
-    attempt.common = Common(lbm_pb2.RunRequest(), "")
-    attempt.request = attempt.common.request
+    """Lets an attempt that has ended go of what refers to it, so that its order, megabytes perhaps,
+    is freed at once: cycles are collected only after a great many attempts."""
+    attempt.spawned = None
 
 
 async def collected(collecting: asyncio.Task[str], status: int) -> e.Event:
@@ -336,21 +329,13 @@ def add_own(order: Order, attempt: Attempt, host: str, directory: bytes | None) 
     environment, spec = order.environment, start.spec
     order.job = attempt.id
     order.copies_input = bool(spec.input)
-    environment |= {
-        b"LBD_JOB_ID": attempt.shown.encode(),
-        b"LBD_ATTEMPT": b"%d" % start.attempt,
-        b"LBD_TIER": b"%d" % start.tier,
-        b"LBD_SLOTS": b"%d" % max(1, start.slots),
-    }
+    environment[b"LBD_JOB_ID"] = attempt.shown.encode()
     if start.cutoff_s:  # how much CPU time it may use
         environment[b"LBD_CUTOFF_S"] = b"%g" % start.cutoff_s
     if spec.checkpoint:  # where it may leave its state
         environment[b"LBD_CHECKPOINT"] = spec.checkpoint
-    index = start.array_index if start.HasField("array_index") else None
-    if index is not None:
-        environment[b"LBD_ARRAY_INDEX"] = b"%d" % index
-        if start.array:  # missing from a dispatcher of the release before
-            environment[b"LBD_ARRAY_ID"] = b"%d" % start.array
+    if start.HasField("array_index"):
+        environment[b"LBD_ARRAY_INDEX"] = b"%d" % start.array_index
     if start.gang_hosts:
         environment[b"LBD_GANG_HOSTS"] = ",".join(start.gang_hosts).encode()
     if directory is not None:

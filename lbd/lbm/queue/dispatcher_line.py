@@ -114,6 +114,7 @@ class DispatcherLine:
         self._host, self._client = host, client
         client.spools.own_logs = partial(output_of, self)
         self._held: dict[Key, Held] = {}
+        self._held_bytes = 0  # that their orders take
         self._lease_watch = LeaseWatch(lambda: [held.attempt for held in self._held.values()])
         client.leases = self._leases = Leases(lease_s=host.config.dispatch.lease_s)
         self._ahead = Ahead(host.config.dispatch.ahead_s)
@@ -182,18 +183,16 @@ class DispatcherLine:
 
     async def _send(self, call: "Call") -> None:
         while True:
-            up = pb.WorkUp()
+            up = pb.WorkUp(reports=self._pending.take())
             if self._heartbeat_wanted or clock_s() >= self._leases.heartbeat_due_s:
                 self._heartbeat_wanted = False
                 up.heartbeat.CopyFrom(self._heartbeat())
-            up.reports.extend(self._pending.take())
             up.sent_s = clock_s() if up.reports else 0.0
             self._wake.clear()
-            if up.ByteSize():
-                await call.write(up.SerializeToString())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, self._leases.heartbeat_due_s - clock_s())):
-                    await self._wake.wait()
+            if message := up.SerializeToString():
+                await call.write(message)
+            self._wake_in(max(0.0, self._leases.heartbeat_due_s - clock_s()))
+            await self._wake.wait()
 
     def _heartbeat(self) -> pb.Heartbeat:
         total, ahead, leases, now_s = self._host.slots.total, self._ahead, self._leases, clock_s()
@@ -257,7 +256,7 @@ class DispatcherLine:
             return
         if fault := fault_of_start(start):
             return self._turn_away(start, "request", f"its order cannot be carried out: {fault}")
-        if self._ending or is_too_much(self._held.values(), start):
+        if self._ending or is_too_much(len(self._held), self._held_bytes, start):
             return self._turn_away(start, "late", ENDING if self._ending else TOO_MUCH)
         until_s = self._leases.take(key, start.anchor, start.lease_s, clock_s())
         if until_s is None:
@@ -268,7 +267,8 @@ class DispatcherLine:
         attempt.begin()
 
     def _hold(self, key: Key, attempt: Attempt, end: pb.AttemptReport | None = None) -> None:
-        self._held[key] = Held(attempt, end, order_bytes(attempt.start, attempt.request))
+        self._held[key] = held = Held(attempt, end, order_bytes(attempt.start, attempt.request))
+        self._held_bytes += held.order_bytes
         self._lease_watch.changed(is_any_held=True)
         self._names.add(attempt.id)
 
@@ -279,8 +279,7 @@ class DispatcherLine:
         self._wake.set()
 
     def _report(self, key: Key, report: pb.AttemptReport) -> None:
-        held = self._held.get(key)
-        if held is not None and report.event in FINAL:
+        if (held := self._held.get(key)) is not None and report.event in FINAL:
             held.end = report
             self._leases.drop(key)
             learn(self._ahead, held.attempt, report)
@@ -311,6 +310,7 @@ class DispatcherLine:
     def _settled(self, key: Key) -> None:
         if (held := self._held.get(key)) and held.attempt.execution.is_reported:
             del self._held[key]
+            self._held_bytes -= held.order_bytes
             self._names.discard(held.attempt.id)
             let_go(held.attempt)
             self._lease_watch.changed(is_any_held=bool(self._held))

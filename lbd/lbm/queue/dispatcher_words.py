@@ -5,9 +5,6 @@ memory, must not block other work here by taking seconds to process, and must no
 attempts that no other dispatcher would accept from this host.
 """
 
-from collections.abc import Collection
-from typing import Protocol
-
 from lbd.lbm.core.execution_events import ReportRefused
 from lbd.lbm.core.journey_events import Refused
 from lbd.net.gen import dispatch_pb2 as pb
@@ -22,12 +19,6 @@ HELD_MAX = 20_000  # attempts held here, and the bytes of their orders
 HELD_BYTES_MAX = 512 << 20
 WORD_BYTES = 96  # that each word of an order takes here, besides what it says
 TOO_MUCH = "it has too many orders pending"
-
-
-class Ordered(Protocol):
-    """An attempt that is held here."""
-
-    order_bytes: int
 
 
 def read_down(message: bytes) -> pb.WorkDown:
@@ -49,11 +40,9 @@ def order_bytes(start: pb.Start, request: lbm_pb2.RunRequest) -> int:
     return start.ByteSize() + WORD_BYTES * (words + len(request.limits))
 
 
-def is_too_much(held: Collection[Ordered], start: pb.Start) -> bool:
-    """Whether this host holds too many or too long orders."""
-    if len(held) >= HELD_MAX:
-        return True
-    return start.ByteSize() + sum([one.order_bytes for one in held]) > HELD_BYTES_MAX
+def is_too_much(held: int, held_bytes: int, start: pb.Start) -> bool:
+    """`held`: how many orders this host holds, and what they take in memory."""
+    return held >= HELD_MAX or held_bytes + start.ByteSize() > HELD_BYTES_MAX
 
 
 def refusal(start: pb.Start, phase: str, reason: str) -> pb.AttemptReport:

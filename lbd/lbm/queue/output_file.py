@@ -66,7 +66,10 @@ def printed_in(sizes: Sequence[tuple[int, int]], freed_bytes: int) -> int:
     """How much was printed to files with these sizes, as returned by `sizes_of`. A hole of the
     job's own making (ftruncate(2)) was not printed, and takes no disk space, however large it is.
     """
-    printed, taken = map(sum, zip((0, freed_bytes), *sizes, strict=True))
+    printed, taken = 0, freed_bytes
+    for size_bytes, taken_bytes in sizes:
+        printed += size_bytes
+        taken += taken_bytes
     return min(printed, taken)
 
 
@@ -127,8 +130,10 @@ class Leased:
 
     def __exit__(self, *_: object) -> None:
         if self._is_granted:
-            with contextlib.suppress(OSError):
+            try:
                 fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+            except OSError:  # somebody has waited for too long
+                return
 
 
 def empty(path: str, uid: int) -> None:

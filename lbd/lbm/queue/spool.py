@@ -41,7 +41,7 @@ import os
 import stat
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -74,6 +74,7 @@ AGAIN = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
 FLAGS = AGAIN | os.O_CREAT | os.O_TRUNC
 MODE = 0o600
 STREAMS = ("out", "err")
+OUT = ".out"
 SILENT = "silent"
 OWNERS_MAX = 100_000  # running attempts whose account is remembered
 LEFT_MAX = 100_000  # files of ended attempts whose size is remembered
@@ -133,13 +134,13 @@ class Quick:
     freed: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Bytes of the disk that were taken back of what each under way has printed."""
 
-    def went(self, key: tuple[str, int], uid: int | None, printed_bytes: int) -> None:
-        del self.freed[key]
+    def went(self, key: tuple[str, int], uid: int | None, sizes: Sequence[tuple[int, int]]) -> None:
+        printed_bytes = printed_in(sizes, self.freed.pop(key, 0))
         if uid is not None and printed_bytes:
             self.gone[key] = uid, printed_bytes
 
     def loses(self, uid: int) -> bool:
-        return self.until_s.get(uid, 0.0) > clock_s()
+        return bool(self.until_s) and self.until_s.get(uid, 0.0) > clock_s()
 
 
 class Spool:
@@ -152,7 +153,7 @@ class Spool:
         self._root = spool_root(state_dir)
         self.root = Path(self._root)
         self.holes = Holes(limit_bytes, punch_hole)
-        self._blanks: deque[tuple[int, str, int, str]] = deque(maxlen=BLANKS)  # by account
+        self._blanks: deque[tuple[int, str]] = deque(maxlen=BLANKS)  # account and path
         self._owners: dict[tuple[str, int], int] = {}
         self._silent = "", -1  # the current list of silent attempts, and its descriptor
         self.quick = Quick()
@@ -209,16 +210,18 @@ class Spool:
         cut, sizes = (job, attempt) in self.to_mark, []
         uid = self._owners.pop((job, attempt), None)
         for name in STREAMS:
-            with contextlib.suppress(OSError):
+            try:
                 found = os.stat(path := self._file(job, attempt, name))
-                if len(self.left) >= LEFT_MAX:
-                    del self.left[next(iter(self.left))]
-                self.left[path] = max(found.st_size, found.st_blocks * BLOCK_BYTES)
-                sizes.append((found.st_size, found.st_blocks * BLOCK_BYTES))
-                cut = cut or is_marked(found)
-                if not (cut or found.st_size) and uid is not None:
-                    self._blanks.append((uid, job, attempt, name))
-        self.quick.went((job, attempt), uid, printed_in(sizes, self.quick.freed[job, attempt]))
+            except OSError:
+                continue
+            if len(self.left) >= LEFT_MAX:
+                del self.left[next(iter(self.left))]
+            sizes.append((found.st_size, found.st_blocks * BLOCK_BYTES))
+            self.left[path] = max(sizes[-1])
+            cut = cut or is_marked(found)
+            if not (cut or found.st_size) and uid is not None:
+                self._blanks.append((uid, path))
+        self.quick.went((job, attempt), uid, sizes)
         if (job, attempt) in self.quick.ended:
             return QUICK_WHY
         return FULL_WHY if cut and spooled else ""
@@ -233,7 +236,7 @@ class Spool:
         return printed_in(sizes, self.quick.freed[job, attempt])
 
     def is_full(self) -> bool:
-        return is_full(self.root)
+        return is_full(self._root)
 
     @property
     def why_full(self) -> str:
@@ -249,27 +252,28 @@ class Spool:
 
     def _take_blank(self, path: str, uid: int) -> int | None:
         """Reuses an empty file, of an ended attempt of that account, as `path`. Raises OSError."""
-        blank = next((blank for blank in reversed(self._blanks) if blank[0] == uid), None)
-        if blank is None:
+        found = [blank for blank in self._blanks if blank[0] == uid]
+        if not found:
             return None
-        self._blanks.remove(blank)
-        _, job, attempt, name = blank
-        old = self._file(job, attempt, name)
+        self._blanks.remove(found[-1])
+        _, old = found[-1]
+        self.left.pop(old, None)
         try:
             descriptor = os.open(old, AGAIN)
         except OSError:  # it was swept
             return None
-        # A process that has escaped from its job may have kept the job's output open.
-        with (
-            Leased(descriptor, fcntl.F_WRLCK) as is_ours_alone,
-            contextlib.suppress(OSError),  # the directory does not exist yet
-        ):
-            if is_ours_alone and not os.fstat(descriptor).st_size:
-                if name == "out":
-                    self._add_silent(f"{os.path.dirname(old)}/{SILENT}", f"{job}.{attempt}\n")
-                os.rename(old, path)
-                os.utime(descriptor)
-                return descriptor
+        try:
+            # A process that has escaped from its job may have kept the job's output open.
+            with Leased(descriptor, fcntl.F_WRLCK) as is_ours_alone:
+                if is_ours_alone and not os.fstat(descriptor).st_size:
+                    directory, _, name = old.rpartition("/")
+                    if name.endswith(OUT):
+                        self._add_silent(f"{directory}/{SILENT}", f"{name.removesuffix(OUT)}\n")
+                    os.rename(old, path)
+                    os.utime(descriptor)
+                    return descriptor
+        except OSError:  # the directory does not exist yet
+            pass
         os.close(descriptor)
         return None
 
@@ -293,9 +297,6 @@ class Spool:
         """The path of its output."""
         return self._file(job, attempt, "out")
 
-    def _path(self, job: str, attempt: int, name: str) -> Path:
-        return Path(self._file(job, attempt, name))
-
     def open_pack(self, job: str, attempt: int, uid: int) -> int:
         """Opens a file for what that user leaves for --fetch. Raises OSError."""
         descriptor = self.open(job, attempt, "pack")
@@ -305,7 +306,7 @@ class Spool:
 
     def pack(self, job: str, attempt: int) -> Path:
         """The path of what it has left for --fetch, if anything."""
-        return self._path(job, attempt, "pack")
+        return Path(self._file(job, attempt, "pack"))
 
     def exists(self, job: str, attempt: int) -> bool:
         """Whether there is a file with its output."""

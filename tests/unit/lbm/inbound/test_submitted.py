@@ -28,7 +28,7 @@ def started(request=REQUEST, origin="h2", user="ann", uid=1000):
 
 
 def asked(common, run_as=ANN, config=CONFIG) -> Order:
-    order = common.order(run_as, config, limited_cpu=True)
+    order = common.order(started(), run_as, config, limited_cpu=True)
     order.job = "3.1"
     return read_order(pack_order(order))
 
@@ -39,11 +39,26 @@ def test_the_order_is_the_same_except_for_the_variables_of_the_attempt():
     expected = make_order(REQUEST, ANN, CONFIG)
     expected.job = "3.1"
     expected.environment = {k: v for k, v in expected.environment.items() if k not in OWN}
+    expected.environment |= {b"LBD_ATTEMPT": b"1", b"LBD_TIER": b"0", b"LBD_SLOTS": b"1"}
     assert asked(common) == asked(common) == expected
 
 
+def test_attempts_that_differ_in_their_numbers_have_their_own_variables():
+    common = Submitted().common(started())
+    for attempt, array in ((1, 0), (2, 7), (1, 0), *((number, 0) for number in range(1, 99))):
+        start = started()
+        start.attempt, start.array, start.tier, start.slots = attempt, array, 3, 4
+        order = common.order(start, ANN, CONFIG, limited_cpu=True)
+        order.job = "3.1"
+        found = read_order(pack_order(order)).environment
+        assert found[b"LBD_ATTEMPT"] == b"%d" % attempt
+        assert (found[b"LBD_TIER"], found[b"LBD_SLOTS"]) == (b"3", b"4")
+        assert found.get(b"LBD_ARRAY_ID") == (b"%d" % array if array else None)
+    assert len(common._packed) <= KNOWN
+
+
 def test_the_words_and_variables_of_an_attempt_are_packed_with_it():
-    order = Submitted().common(started()).order(ANN, CONFIG, limited_cpu=True)
+    order = Submitted().common(started()).order(started(), ANN, CONFIG, limited_cpu=True)
     order.job, order.argv, order.subject = "3.1", [b"sh", b"-c"], b"echo"
     order.environment = {b"LBD_JOB_ID": b"3"}
     found = read_order(pack_order(order))

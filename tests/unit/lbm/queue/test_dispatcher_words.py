@@ -76,19 +76,13 @@ def test_its_mode_is_a_word():
     assert len(mode) < 100
 
 
-class Held:
-    def __init__(self, order_bytes):
-        self.order_bytes = order_bytes
-
-
 def test_a_host_holds_a_limited_number_of_orders_and_of_their_bytes():
     small = pb.Start(job="1", attempt=1)
-    assert not is_too_much([Held(100)] * (HELD_MAX - 1), small)
-    assert is_too_much([Held(100)] * HELD_MAX, small)
+    assert not is_too_much(HELD_MAX - 1, 100 * HELD_MAX, small)
+    assert is_too_much(HELD_MAX, 100 * HELD_MAX, small)
     long = pb.Start(job="1", attempt=1, spec=pb.StoredSpec(input=bytes(4 << 20)))
-    some = HELD_BYTES_MAX // (4 << 20)
-    assert not is_too_much([Held(4 << 20)] * (some - 2), long)
-    assert is_too_much([Held(4 << 20)] * some, long)
+    assert not is_too_much(1, HELD_BYTES_MAX - long.ByteSize(), long)
+    assert is_too_much(1, HELD_BYTES_MAX - long.ByteSize() + 1, long)
 
 
 def test_each_word_of_an_order_counts_with_what_it_takes_in_memory():
@@ -116,8 +110,9 @@ async def test_an_order_is_measured_once_however_many_follow(line):
         line._hold((str(number), 1), attempt)
     long = pb.Start(job="1", attempt=1, spec=pb.StoredSpec(input=bytes(4 << 20)))
     for _ in range(5):
-        assert not is_too_much(line._held.values(), long)
+        assert not is_too_much(len(line._held), line._held_bytes, long)
     assert Order.weighed == 3
+    assert line._held_bytes == 3 << 20
 
 
 async def test_what_is_too_much_waits_at_the_dispatcher(line):
