@@ -169,22 +169,24 @@ class Dispatcher:
     async def _follow_up(self) -> None:
         while True:
             batch = await self.batches.next_saved()
+            changed = dict[JobId, bool]()  # whether it has ended; each is notified once
             for action in batch.actions:
                 if isinstance(action, Begin):
                     await self._start(action)
                     self.watchers.notify(action.job, has_ended=False, is_leased=True)
+                elif isinstance(action, Changed):
+                    changed[action.job] = action.state in ENDED_STATES
                 else:
                     self._pass_on(action)
+            for job, has_ended in changed.items():
+                if has_ended and self.estimates is not None and len(self._ended) < LEARN_AT_ONCE:
+                    self._ended.append(int(job))
+                self.watchers.notify(job, has_ended=has_ended)
             if not batch.done.done():
                 batch.done.set_result(None)
 
     def _pass_on(self, action: Action) -> None:
         match action:
-            case Changed(job, state):
-                has_ended = state in ENDED_STATES
-                if has_ended and self.estimates is not None and len(self._ended) < LEARN_AT_ONCE:
-                    self._ended.append(int(job))
-                self.watchers.notify(job, has_ended=has_ended)
             case Settle(job, attempt, host) if line := self.lines.get(host):
                 line.settled(job, attempt)
             case Signal(job, attempt, host, number, stop_reason) if line := self.lines.get(host):

@@ -41,10 +41,11 @@ REPORT_BYTES = 128  # least cost of each report in a message: it may be shorter,
 # So many reports, or what takes so long: then others are heard. Each may be news for all waiting
 # jobs.
 REPORTS_AT_ONCE, STEP_S = 256, 0.05
-# Share of our CPU time for one host's coming, changing and leaving, which have all waiting jobs looked
-# at; and how much of it at once.
+# Share of our CPU time for one host's coming, changing and leaving, for which all waiting jobs are
+# looked at; and how much of it at once.
 CHANGES_SHARE, CHANGES_S = 0.05, 10.0
 STOPPING_S = 1.0
+JOB_CHARS_MAX = 40
 LINES_PER_S, LINES_AT_ONCE = 1.0, 100.0  # logged about one host
 
 
@@ -127,7 +128,7 @@ def reported(
     rng: Random,
 ) -> list[Action]:
     """Passes a host's report on. `sent_s`: when its message was sent. Raises ValueError."""
-    event, job, attempt = report.event, JobId(report.job), report.attempt
+    event, job, attempt = report.event, job_id(report.job), report.attempt
     times = sent_s, life.leased_s(name, job, attempt, now_s)
     if event == "begun":
         return life.begun(name, job, attempt, how_long_ago_s(report, *times))
@@ -148,8 +149,15 @@ def reported(
 
 def held_in(heartbeat: pb.Heartbeat) -> dict[tuple[JobId, int], float]:
     """Returns the attempts that the host holds, and for how many seconds it may run each without a
-    renewal; 0: it does not say."""
-    return {(JobId(one.job), one.attempt): one.left_s for one in heartbeat.held}
+    renewal; 0: it does not say. Raises ValueError."""
+    return {(job_id(one.job), one.attempt): one.left_s for one in heartbeat.held}
+
+
+def job_id(name: str) -> JobId:
+    """Raises ValueError for one so long that keeping it, or ordering its end, would cost much."""
+    if len(name) > JOB_CHARS_MAX:
+        raise ValueError(f"a job id of {len(name)} characters")
+    return JobId(name)
 
 
 class HostConnection:

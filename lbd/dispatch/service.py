@@ -273,7 +273,7 @@ class QueueService:
             with self._watching.held(who, len(watched)):
                 turn = partial(self._calls.listing, *who)
                 how = {"once_ended": once_ended, "are_new": are_new}
-                await self._watching.follow(who[0], watched, send, turn, **how)
+                await self._watching.follow(who, watched, send, turn, **how)
         except TooManyWatched as problem:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(problem))
 

@@ -30,6 +30,9 @@ PIECE_JOBS = 500  # looked up at once
 RETELL_S = 3.0  # after which a watcher is sent again why a job waits
 RETOLD_MAX = 4  # jobs of one watcher
 RETOLD_PER_S, RETOLD_AT_ONCE = 50.0, 500.0  # watchers of one host; with more, each waits longer
+# Looks for the watchers of one user of a host: thousands may watch a job that changes again and
+# again. All users of a host together have twice as many.
+LOOKS_PER_S, LOOKS_AT_ONCE = 500.0, 2000.0
 BLOCK = 1 << 10  # of job numbers
 WATCHED_OF_USER = 1_000_000  # jobs, over all watchers of one user of a host
 WATCHED_OF_HOST = 4_000_000
@@ -187,6 +190,12 @@ class Watching:
     )
 
     _retold: Rates = field(default_factory=lambda: Rates(RETOLD_PER_S, RETOLD_AT_ONCE), init=False)
+    _looks_of_user: Rates = field(
+        default_factory=lambda: Rates(LOOKS_PER_S, LOOKS_AT_ONCE), init=False
+    )
+    _looks_of_host: Rates = field(
+        default_factory=lambda: Rates(2 * LOOKS_PER_S, 2 * LOOKS_AT_ONCE), init=False
+    )
 
     @contextlib.contextmanager
     def held(self, who: tuple[str, str], count: int) -> Iterator[None]:
@@ -205,12 +214,12 @@ class Watching:
             self._of_user.give_back(who, count)
 
     async def follow(
-        self, host: str, watched: Sequence[int], send: Send, turn: Turn, *,
+        self, who: tuple[str, str], watched: Sequence[int], send: Send, turn: Turn, *,
         once_ended: bool = False, are_new: bool = False,
     ) -> None:  # fmt: skip
-        """`host`: the asking host. `watched`: sorted job numbers. `turn`: wraps each look at many
-        jobs, so that others get their turn. `once_ended`: sends each job only when it has ended.
-        `are_new`: the client has just submitted them."""
+        """`who`: the asking host and user. `watched`: sorted job numbers. `turn`: wraps each look
+        at many jobs, so that others get their turn. `once_ended`: sends each job only when it has
+        ended. `are_new`: the client has just submitted them."""
         watcher = Watcher(watched, once_ended)
         if are_new:
             watcher.only_heard_of(self.live)
@@ -219,7 +228,7 @@ class Watching:
             if len(watched) == 1 and JobId(str(watched[0])) in self.live:
                 watcher.wake_soon()
                 await watcher.event.wait()
-            await self._send_changes(host, watcher, send, turn)
+            await self._send_changes(who, watcher, send, turn)
         finally:
             self.watchers.remove(watcher)
             watcher.rest()
@@ -253,7 +262,9 @@ class Watching:
             for job in {*some}.difference(self.live.among(some)):
                 watcher.end(job)
 
-    async def _send_changes(self, host: str, watcher: Watcher, send: Send, turn: Turn) -> None:
+    async def _send_changes(
+        self, who: tuple[str, str], watcher: Watcher, send: Send, turn: Turn
+    ) -> None:
         explained = len(watcher.ids) <= EXPLAINED_MAX
         waits = False
         while watcher.open:
@@ -263,6 +274,7 @@ class Watching:
                     async with turn():
                         jobs = await self._jobs(some, watcher.ends_only, explained)
                 else:
+                    await self._look_turn(who)
                     jobs = await self._jobs(some, watcher.ends_only, explained)
                 waits = any(job.state == "pending" for job in jobs)
                 for job in jobs:
@@ -271,7 +283,15 @@ class Watching:
                 for piece in in_pieces(jobs, PIECE_BYTES) if jobs else ():
                     await send(piece)
             if watcher.open:
-                await self._change(host, watcher, waits)
+                await self._change(who[0], watcher, waits)
+
+    async def _look_turn(self, who: tuple[str, str]) -> None:
+        host, now_s = who[0], time.monotonic()
+        if wait_s := self._looks_of_user.turn_s(who, now_s, FOR_EVER_S):
+            await asyncio.sleep(wait_s)
+            now_s = time.monotonic()
+        if wait_s := self._looks_of_host.turn_s(host, now_s, FOR_EVER_S):
+            await asyncio.sleep(wait_s)
 
     async def _change(self, host: str, watcher: Watcher, waits: bool) -> None:
         """Waits for a change; with few jobs only for a while, since why they wait changes when

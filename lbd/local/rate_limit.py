@@ -9,7 +9,8 @@ keys. A key not seen for as long as a burst takes is as good as new and is forgo
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable
+from typing import TypeVar
 
 KEYS_MAX = 4096
 ROUNDING = 1e-6  # fraction of a turn
@@ -17,6 +18,7 @@ TURN_BYTES = 1 << 14
 SHARE, BURST_S = 0.5, 1.0
 # charged for the wait of one message: for a disk, but not for the load of this machine
 BLOCKED_S_MAX = 0.1
+STEP_S = 0.02  # of one message, without a pause in which others are served
 FOR_EVER_S = float("inf")
 # A submission carries its job's standard input and costs the dispatcher a disk write, which is less
 # than receiving as much line by line.
@@ -25,6 +27,7 @@ CALL_BYTES = CHEAPER * TURN_BYTES
 AT_ONCE_S, TURNS_MIN = 4, 1 / 16
 PATIENCE_S = 8.0  # less than askers wait for an answer
 USER_SHARE = 0.5
+Item = TypeVar("Item")
 
 
 def turns_of(size_bytes: int, turn_bytes: int = TURN_BYTES) -> float:
@@ -101,6 +104,21 @@ class TimeShares(Rates):
         waiting messages may have used up the time."""
         while wait_s := self.turn_s(host, self._clock_s(), FOR_EVER_S, 0.0):  # noqa: ASYNC110
             await asyncio.sleep(wait_s)
+
+    async def in_turns(self, host: Hashable, items: Iterable[Item]) -> AsyncIterator[Item]:
+        """Yields the parts of a message that had its turn: the work on each is charged to that
+        host, and after a step it waits for its next turn."""
+        spending, until_s = self.spending(host), self._clock_s() + STEP_S
+        spending.__enter__()
+        for item in items:
+            yield item
+            if self._clock_s() >= until_s:
+                spending.__exit__()
+                await asyncio.sleep(0)
+                await self.turn(host)
+                spending.__enter__()
+                until_s = self._clock_s() + STEP_S
+        spending.__exit__()
 
 
 class Spending:

@@ -638,7 +638,7 @@ class Queues:
         for job_id in [one.id for one in self.lines[line].first(LOOKED_AT) if one.id != front.id]:
             registered = self.registry[job_id]
             kind = registered.kind
-            if kind.gang or self.shares.obstacle(kind):
+            if kind.gang or self.shares.obstacle(kind) or self.shares.would_bar(kind, head):
                 continue
             job = registered.job  # whose command decides how long it runs
             able = [

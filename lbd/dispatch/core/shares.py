@@ -215,6 +215,16 @@ class Shares:
             return f"{counted(job.at_once, 'task')} of its array may run at once (%{job.at_once})"
         return self.targets.obstacle(job, self.now_s) if job.target is not None else ""
 
+    def would_bar(self, other: QueuedJob, head: QueuedJob) -> bool:
+        """Whether the head could not start beside the other job, because of a limit of both."""
+        if head.user == other.user and self.slots_left(head.user) < head.slots + other.slots:
+            return True
+        limit = self.name_limit(head.name) if head.name == other.name else 0
+        if limit and self.names.get(head.name, 0) + 2 > limit:
+            return True
+        is_of_array = bool(head.at_once) and head.array == other.array
+        return is_of_array and self.arrays.get(head.array, 0) + 2 > head.at_once
+
 
 def read_name_limits(given: Sequence[str]) -> tuple[tuple[str, int], ...]:
     """Parses limits such as "fit-*:2". Raises ValueError, one line."""

@@ -9,6 +9,8 @@ job goes back to its place in the queue.
 
 from dataclasses import dataclass
 
+from lbd.lbm.core.execution import Execution
+
 AHEAD_MAX = 64
 WAIT_S = 0.25
 FIRST_AT = 8  # number of attempts seen before any are sent ahead
@@ -22,6 +24,13 @@ class Ahead:
     reported: int = 0
     _mean_s: float = 0.0
     _seen: int = 0
+
+    def learn(self, execution: Execution, phase: str) -> None:
+        """Learns from an end, or a refusal in that phase, how long attempts hold their slots."""
+        if phase == "slot" and execution.spec.slots == (1, 1):
+            self.waited()
+        elif execution.exit is not None and execution.process is not None:
+            self.ran(execution.exited_s - execution.process.began_s)
 
     def ran(self, seconds: float) -> None:
         """Notes that an attempt held its slot for so long."""

@@ -12,14 +12,14 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from lbd.config.dispatch import LEASE_S_MAX
 from lbd.errors import LbdError
@@ -93,15 +93,6 @@ def as_message(key: Key, held: Held, leases: Leases, now_s: float) -> pb.Held:
     return pb.Held(job=key[0], attempt=key[1], stop_reason=reason, left_s=left_s)
 
 
-def learn(ahead: Ahead, attempt: Attempt, report: pb.AttemptReport) -> None:
-    """Learns how long attempts hold their slots."""
-    execution = attempt.execution
-    if report.phase == "slot" and execution.spec.slots == (1, 1):
-        ahead.waited()
-    elif execution.exit is not None and execution.process is not None:
-        ahead.ran(execution.exited_s - execution.process.began_s)
-
-
 class DispatcherLine:
     def __init__(
         self,
@@ -164,7 +155,11 @@ class DispatcherLine:
             while isinstance(message := await self._client.read(call, self._leases.lease_s), bytes):
                 await shares.turn(call)
                 with shares.spending(call):
-                    self._hear(read_down(message))
+                    down = read_down(message)
+                    self._answered(down)
+                for obey, orders in self._orders(down):
+                    async for order in shares.in_turns(call, orders):
+                        obey(order)
         finally:
             call.cancel()
             sending.cancel()
@@ -224,31 +219,41 @@ class DispatcherLine:
             no_room=self.spool.why_full[:NO_ROOM_CHARS] if self._is_full else "",
         )
 
-    def _hear(self, down: pb.WorkDown) -> None:
-        if down.HasField("reply"):
-            reply, leases = down.reply, self._leases
-            if not 0 < reply.lease_s <= LEASE_S_MAX:
-                raise ValueError(f"a lease of {reply.lease_s} s")
-            self._client.leads(self._client.leader)
-            if leases.are_now(reply.lease_s):
-                self._wake.set()  # the next heartbeat may be due sooner
-            renewed = [(JobId(item.job), item.attempt) for item in reply.renewed]
-            leases.renew(reply.number, renewed, reply.lease_s, clock_s())
-            for key in renewed:
-                if (held := self._held.get(key)) is not None and key in leases.until_s:
-                    held.attempt.feed(e.Renewed(leases.until_s[key]))
-            self.summary = {"mode": reply.mode, "leader": self._client.leader,
-                            "queued": reply.queued, "running": reply.running}  # fmt: skip
-        for item in down.settled:
-            self._settled((JobId(item.job), item.attempt))
-        for stop in down.stops:
-            if (held := self._held.get((JobId(stop.job), stop.attempt))) and stop.signal in SIGNALS:
-                held.attempt.feed(e.EndWanted(stop.signal, stop.stop_reason))
-        for start in down.starts:
-            self._start(start)
-        for item in down.released:
-            if (held := self._held.get((JobId(item.job), item.attempt))) is not None:
-                held.attempt.feed(e.Released())
+    def _answered(self, down: pb.WorkDown) -> None:
+        if not down.HasField("reply"):
+            return
+        reply, leases = down.reply, self._leases
+        if not 0 < reply.lease_s <= LEASE_S_MAX:
+            raise ValueError(f"a lease of {reply.lease_s} s")
+        self._client.leads(self._client.leader)
+        if leases.are_now(reply.lease_s):
+            self._wake.set()  # the next heartbeat may be due sooner
+        named = ((JobId(item.job), item.attempt) for item in reply.renewed)
+        renewed = {key: None for key in named if key in self._held}  # each once, in order
+        leases.renew(reply.number, renewed, reply.lease_s, clock_s())
+        for key in renewed:
+            if key in leases.until_s:
+                self._held[key].attempt.feed(e.Renewed(leases.until_s[key]))
+        self.summary = {"mode": reply.mode, "leader": self._client.leader,
+                        "queued": reply.queued, "running": reply.running}  # fmt: skip
+
+    def _orders(self, down: pb.WorkDown) -> list[tuple[Callable[..., None], Sequence[Message]]]:
+        """Returns the orders of a message, perhaps a hundred thousand, each kind with how it is
+        carried out."""
+        of_kinds = (
+            (self._settled, down.settled), (self._stop, down.stops),
+            (self._start, down.starts), (self._release, down.released),
+        )  # fmt: skip
+        return [(obey, orders) for obey, orders in of_kinds if orders]
+
+    def _stop(self, stop: pb.Stop) -> None:
+        held = self._held.get((JobId(stop.job), stop.attempt))
+        if held is not None and stop.signal in SIGNALS:
+            held.attempt.feed(e.EndWanted(stop.signal, stop.stop_reason))
+
+    def _release(self, item: pb.Held) -> None:
+        if (held := self._held.get((JobId(item.job), item.attempt))) is not None:
+            held.attempt.feed(e.Released())
 
     def _start(self, start: pb.Start) -> None:
         key = JobId(start.job), start.attempt
@@ -282,7 +287,7 @@ class DispatcherLine:
         if (held := self._held.get(key)) is not None and report.event in FINAL:
             held.end = report
             self._leases.drop(key)
-            learn(self._ahead, held.attempt, report)
+            self._ahead.learn(held.attempt.execution, report.phase)
         self._pending.add(report)
         if report.phase in ("slot", "stage") or self._ahead.has_changed(self._host.slots.total):
             self._heartbeat_wanted = True
@@ -307,7 +312,8 @@ class DispatcherLine:
         self._waking = None
         self._wake.set()
 
-    def _settled(self, key: Key) -> None:
+    def _settled(self, item: pb.Held) -> None:
+        key = JobId(item.job), item.attempt
         if (held := self._held.get(key)) and held.attempt.execution.is_reported:
             del self._held[key]
             self._held_bytes -= held.order_bytes

@@ -1,6 +1,7 @@
 """A client that watches a job gets its state at once, and again at each change until it ends."""
 
 import asyncio
+import math
 import time
 
 import pytest
@@ -11,7 +12,7 @@ from lbd.dispatch.core.ledger_rows import Wanted
 from lbd.dispatch.core.records import Changed, Fate, Settle
 from lbd.dispatch.ledger.batches import LATE_S, Batch, Batches
 from lbd.dispatch.orders import ACTS_AT_ONCE
-from lbd.dispatch.watching import GATHER_ONE_S, PIECE_JOBS, RETOLD_MAX, Watching
+from lbd.dispatch.watching import GATHER_ONE_S, PIECE_JOBS, RETOLD_MAX, Watchers, Watching
 from lbd.model import HostId, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.submitter import WATCHED_BYTES
@@ -93,6 +94,34 @@ async def test_who_has_very_many_that_watch_is_told_less_often_why_a_job_waits(w
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_looks_for_the_watchers_of_one_user_come_at_a_pace(world):
+    """2,800 watchers of a job that its host reported as stopped and continued, 10,000 times a
+    message, kept all others from being answered."""
+    contexts = Context(), Context()
+    await world.submit(asking())
+    # as if that user had had as many
+    world.desk._watching._looks_of_user.turn_s(("h2", "ann"), time.monotonic(), math.inf, 1e6)
+    tasks = []
+    for user, context in zip(("ann", "bob"), contexts, strict=True):
+        asked = pb.JobsAsked(user=user, selectors=["1"], by_number=True).SerializeToString()
+        tasks.append(asyncio.create_task(world.desk._watch(asked, context)))
+    async with asyncio.timeout(10):
+        assert await contexts[1].sent.get() == [(1, "pending")]
+    assert contexts[0].sent.empty()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_job_that_changes_very_often_at_once_is_news_once(world, monkeypatch):
+    noted = []
+    monkeypatch.setattr(Watchers, "notify", lambda _, job, **how: noted.append((job, how)))
+    await world.submit(asking())
+    change = Changed("1", "running", 1, 1, None, None, None, 0, "", frozenset())
+    await world.dispatcher.carry([change] * 100)
+    assert noted.count(("1", {"has_ended": False})) <= 2  # of its submission, and this
 
 
 @pytest.mark.parametrize("which", [["@me"], [f"1-{PIECE_JOBS + 1}"], []])

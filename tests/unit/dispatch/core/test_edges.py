@@ -500,6 +500,29 @@ def test_no_job_passes_a_head_beyond_the_limit_of_a_name():
     assert table.arrive("c", limit_s=10.0, name="y") == ["c@h1"]
 
 
+@pytest.mark.parametrize(
+    ("limit", "given", "passes"),
+    [
+        ({"name_jobs": (("x", 1),)}, {"name": "x"}, False),
+        ({"name_jobs": (("x", 2),)}, {"name": "x"}, True),
+        ({"user_slots": 3}, {}, False),
+        ({"user_slots": 4}, {}, True),
+        ({}, {"array": 9, "at_once": 1}, False),
+        ({}, {"array": 9, "at_once": 2}, True),
+    ],
+)
+def test_no_job_passes_a_head_that_could_not_start_beside_it(limit, given, passes):
+    """While it ran the head was passed over, and others took the slots that nobody kept for it:
+    with short jobs of its name another user kept it waiting for ever."""
+    table = Queue(backfill="limit", **limit)
+    table.host("h1", 4)
+    table.arrive("a", slots=3, limit_s=10.0, user="carl")
+    assert table.arrive("head", slots=3, limit_s=5.0, user="ann", **given) == []
+    next_user = "bob" if "name_jobs" in limit else "ann"
+    started = table.arrive("next", limit_s=5.0, user=next_user, **given)
+    assert started == (["next@h1"] if passes else [])
+
+
 @pytest.mark.parametrize("text", ["x:٣", "x:0", "x", ":3", "x:2147483648", "x:-1"])
 def test_unreadable_limits_of_names(text):
     with pytest.raises(ValueError, match="must be a name and the number to run at once"):

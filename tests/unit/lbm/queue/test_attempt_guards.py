@@ -299,7 +299,7 @@ async def test_an_order_that_arrives_twice_starts_one_attempt(attempts):
 @pytest.mark.parametrize("reported", [False, True])
 async def test_an_attempt_is_forgotten_only_once_it_has_ended(attempts, reported):
     start(attempts).execution.is_reported = reported
-    attempts._settled(KEY)
+    attempts._settled(pb.Held(job=KEY[0], attempt=KEY[1]))
     assert (KEY in attempts._held) is not reported
 
 
@@ -307,7 +307,7 @@ async def test_an_attempt_is_forgotten_only_once_it_has_ended(attempts, reported
 async def test_a_lease_that_cannot_be_is_not_believed(attempts, lease_s):
     """NaN would never have expired; 1e308 s ended the LBM, and a month the keeper."""
     with pytest.raises(ValueError, match="lease"):
-        attempts._hear(pb.WorkDown(reply=pb.HeartbeatReply(number=1, lease_s=lease_s)))
+        attempts._answered(pb.WorkDown(reply=pb.HeartbeatReply(number=1, lease_s=lease_s)))
 
 
 async def test_an_order_whose_lease_has_expired_on_arrival_is_refused(attempts):

@@ -22,6 +22,7 @@ from lbd.lbm.queue.dispatcher_words import (
     order_bytes,
     read_down,
 )
+from lbd.local.rate_limit import STEP_S, TimeShares
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 from lbd.process.boot_clock import clock_s
@@ -168,6 +169,46 @@ async def test_it_has_half_of_the_time_and_no_more(line, monkeypatch):
     await line._converse()
     assert heard == ["begun", "done"] * 3
     assert turns == [0, 2, 4]
+
+
+async def test_others_are_served_between_the_orders_of_one_message(line, monkeypatch):
+    """20,000 starts, or a hundred thousand renewals of one attempt, were one step of seconds in
+    which the LBM of that host answered nobody."""
+    turns, obeyed, now_s = [], [], [0.0]
+
+    class Call:
+        write = staticmethod(never)
+
+        def cancel(self):
+            pass
+
+    class Shares(TimeShares):
+        def __init__(self):
+            super().__init__(clock_s=lambda: now_s[0], cpu_s=lambda: now_s[0])
+
+        async def turn(self, _call):
+            turns.append(len(obeyed))
+
+    def obey(order):
+        now_s[0] += 0.6 * STEP_S
+        obeyed.append(order.job)
+
+    async def work():
+        return Call()
+
+    down = pb.WorkDown(starts=[pb.Start(job=f"{n}") for n in range(4)])
+    down.stops.add(job="s")
+    messages = [down.SerializeToString(), None]
+
+    async def read(_call, _lease_s):
+        return messages.pop(0)
+
+    monkeypatch.setattr("lbd.lbm.queue.dispatcher_line.TimeShares", Shares)
+    line._client.work, line._client.read = work, read
+    line._heartbeat, line._start, line._stop = pb.Heartbeat, obey, obey
+    await line._converse()
+    assert obeyed == ["s", "0", "1", "2", "3"]
+    assert turns == [0, 3, 5]
 
 
 async def never(_message):

@@ -4,6 +4,7 @@ import gc
 import weakref
 
 from lbd.lbm.keeper_link import ProcessExit
+from lbd.net.gen import dispatch_pb2 as pb
 from tests.unit.lbm.queue.test_attempt_guards import KEY, attempts, host, start, start_of
 from tests.unit.until import until
 
@@ -22,7 +23,7 @@ async def test_nothing_long_of_an_attempt_is_kept_once_its_end_is_settled(host, 
     assert attempts._held_bytes > 1 << 22
     host.link.spawns.clear()
     gc.disable()
-    attempts._settled(KEY)
+    attempts._settled(pb.Held(job=KEY[0], attempt=KEY[1]))
     gone = kept() is None
     gc.enable()
     assert gone
