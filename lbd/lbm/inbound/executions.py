@@ -115,18 +115,17 @@ class Executions:
             self._events.append((live, event))
             return
         self._is_performing = True
-        self._handle(live, event)
-        while self._events:
-            self._handle(*self._events.popleft())
+        while True:
+            try:
+                live.handle(event)
+            except Exception as fault:  # whatever the cause, the other commands continue
+                job_log.error(live.shown or live.id, "its event %r is lost", event, problem=fault)
+            if live.execution.phase is Phase.OVER and self._live.get(live.id) is live:
+                del self._live[live.id]
+            if not self._events:
+                break
+            live, event = self._events.popleft()
         self._is_performing = False
-
-    def _handle(self, live: Live, event: Event) -> None:
-        try:
-            live.handle(event)
-        except Exception as fault:  # whatever the cause, the other commands continue
-            job_log.error(live.shown or live.id, "its event %r is lost", event, problem=fault)
-        if live.execution.phase is Phase.OVER and self._live.get(live.id) is live:
-            del self._live[live.id]
 
     def free(self, job: JobId) -> None:
         self._grant(self.line.free(job))
