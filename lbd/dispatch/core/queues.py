@@ -740,7 +740,7 @@ class Queues:
     ) -> tuple[Server | None, int]:
         """Returns where the head of a line starts now, and the most slots it gets there."""
         job, plan = front.kind, self._plan(line) if self.gangs.parked else None
-        decides = self.heads.decides(job)
+        decides = job.slots_most > job.slots and self.heads.decides(job)
         if plan is not None or decides:
             job = front.job  # its command decides, too
         if not decides or plan is not None:  # it does not hold out for more
