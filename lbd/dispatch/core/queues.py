@@ -130,13 +130,13 @@ class Queues:
         kind = registered.kind
         line = self._put(registered, now_s, rng)
         # A thousand tasks of an array come at once. Of other jobs not all hosts are looked at.
-        if line is None or (kind.array and not kind.gang and not self._has_room(line)):
+        if line is None or (kind.array and not kind.gang and not self._has_room(line, kind)):
             return []
         return self._fill((line,), now_s, rng)
 
-    def _has_room(self, line: HostConnection) -> bool:
+    def _has_room(self, line: HostConnection, job: QueuedJob) -> bool:
         for server in self.servers.get(line, ()):  # noqa: SIM110  # it takes half the time of any()
-            if server.is_open:
+            if server.may_begin(job):
                 return True
         return False
 
