@@ -224,7 +224,8 @@ class Dispatcher:
         start.lease_s, start.requeued = self.config.dispatch.lease_s, begin.requeued or 0.0
         if begin.array_index is not None:
             start.array_index, start.array = begin.array_index, begin.array
-        start.gang_hosts.extend(begin.gang_hosts)
+        if begin.gang_hosts:
+            start.gang_hosts.extend(begin.gang_hosts)
         line.start(start)
 
     async def start_of(self, submission: int) -> pb.Start:

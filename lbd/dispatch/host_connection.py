@@ -99,8 +99,9 @@ class Paces:
         processed."""
         turns = max(0.0, (reports * REPORT_BYTES - size_bytes) / TURN_BYTES)
         now_s = time.monotonic()
-        wait_s = self._rates.turn_s(host, now_s, math.inf, turns) or 0.0
-        wait_s = max(wait_s, self.seconds.turn_s(host, now_s, math.inf, 0.0) or 0.0)
+        wait_s = self.seconds.turn_s(host, now_s, math.inf, 0.0) or 0.0
+        if turns > 0.0:  # else the turn of its message has paid for them
+            wait_s = max(wait_s, self._rates.turn_s(host, now_s, math.inf, turns) or 0.0)
         return await self._waited(wait_s, line) if wait_s else not line.broken.is_set()
 
     async def _waited(self, wait_s: float, line: "HostConnection") -> bool:

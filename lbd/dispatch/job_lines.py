@@ -23,15 +23,15 @@ def shown_id(life: Lifecycle, job: JobId) -> str:
 
 def say(life: Lifecycle, actions: Iterable[Action]) -> None:
     for action in actions:
-        if isinstance(action, Begin):
-            shown = f"{action.array}_{action.array_index}" if action.array else action.job
-            job_log.debug_later(shown, begin_phrase, action)
-        elif isinstance(action, Changed):
+        if isinstance(action, Changed):
             shown = action.shown or action.job
             if action.fate in NEWS:
                 job_log.news(shown, "%s", change_phrase(action))
             else:
                 job_log.debug_later(shown, change_phrase, action)
+        elif isinstance(action, Begin):
+            shown = f"{action.array}_{action.array_index}" if action.array else action.job
+            job_log.debug_later(shown, begin_phrase, action)
         elif isinstance(action, Signal):
             job_log.debug_later(shown_id(life, action.job), signal_phrase, action)
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from lbd.dispatch.array_limits import conditions_most
-from lbd.dispatch.core.backlog import add_count
 from lbd.dispatch.core.ledger_room import NO_MORE, NONE_BEGINS
 from lbd.dispatch.core.ledger_rows import JobRow, Submission, share_of
 from lbd.dispatch.core.named_lists import counted
@@ -110,6 +109,14 @@ class QueueRoom:
 
     def _user(self, sent: Submission | JobRow) -> str:
         return share_of(sent.user, sent.uid, by_uid=self._by_uid)
+
+
+def add_count(counts: dict[str, int], key: str, more: int) -> None:
+    """Adds to a count; drops counts of zero."""
+    if found := counts.get(key, 0) + more:
+        counts[key] = found
+    else:
+        counts.pop(key, None)
 
 
 def conditions_of(sent: Submission) -> int:

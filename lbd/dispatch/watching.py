@@ -242,7 +242,7 @@ class Watching:
         `follow`. Raises LbdError."""
         with contextlib.closing(numbers), contextlib.ExitStack() as held:
             async with turn():
-                watched = await numbers
+                watched, dropped = await numbers, self.live.dropped
                 live = [
                     job async for some in in_turns(pieces(watched)) for job in self.live.among(some)
                 ]
@@ -252,7 +252,8 @@ class Watching:
                 del live
                 self.watchers.add(watcher)
                 held.callback(self.watchers.remove, watcher)
-                await self._end_others(watcher)
+                if self.live.dropped > dropped:  # while they were looked up
+                    await self._end_others(watcher)
             if watcher.open:
                 await watcher.event.wait()
 

@@ -8,6 +8,7 @@ starts, is held or ends. Its row stays empty until more than half are; then the 
 
 from array import array
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import compress
 from operator import attrgetter
@@ -109,12 +110,21 @@ class Row:
         lines[self.at] = line
 
 
-def add_count(counts: dict[str, int], key: str, more: int) -> None:
-    """Adds to a count; drops counts of zero."""
-    if found := counts.get(key, 0) + more:
-        counts[key] = found
-    else:
-        counts.pop(key, None)
+class JobCounts:
+    """How many jobs each user has, and how many each host sent."""
+
+    def __init__(self) -> None:
+        self.of_user: defaultdict[str, int] = defaultdict(int)
+        self.of_origin: defaultdict[str, int] = defaultdict(int)
+
+    def add(self, job: QueuedJob, more: int) -> None:
+        user, origin = job.user, job.origin
+        self.of_user[user] += more
+        self.of_origin[origin] += more
+        if not self.of_user[user]:
+            del self.of_user[user]
+        if not self.of_origin[origin]:
+            del self.of_origin[origin]
 
 
 class Backlog:
@@ -127,8 +137,7 @@ class Backlog:
         self.lines: list[HostConnection | None] = []  # None: it has stepped aside
         self.aside_count = 0
         self._jobs = 0
-        self.of_user: dict[str, int] = {}
-        self.of_origin: dict[str, int] = {}
+        self.counts = JobCounts()
         self._kinds: dict[tuple[object, ...], QueuedJob] = {}
         self._names = 0  # host names in the exclusion lists of `_kinds`
 
@@ -175,7 +184,7 @@ class Backlog:
         for column, value in zip(self.own, own, strict=True):
             column.append(value)
         self.kinds.append(kind := self._kind_of(job))
-        self._count(kind, 1)
+        self.counts.add(kind, 1)
         self.lines.append(None)
         self.aside_count += 1
         self._jobs += 1
@@ -197,16 +206,12 @@ class Backlog:
 
     def remove(self, row: Row) -> None:
         at = row.at
-        self._count(row.kind, -1)
+        self.counts.add(row.kind, -1)
         self.aside_count -= self.lines[at] is None
         self.kinds[at] = self.lines[at] = None
         self._jobs -= 1
         if len(self.ids) - self._jobs > max(EMPTY_MIN, self._jobs):
             self._move_up()
-
-    def _count(self, kind: QueuedJob, more: int) -> None:
-        add_count(self.of_user, kind.user, more)
-        add_count(self.of_origin, kind.origin, more)
 
     def _move_up(self) -> None:
         full = [kind is not None for kind in self.kinds]

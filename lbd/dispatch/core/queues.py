@@ -127,8 +127,18 @@ class Queues:
 
     def _arrived(self, registered: Registered, now_s: float, rng: Random) -> list[Start]:
         self.shares.at(now_s)
+        kind = registered.kind
         line = self._put(registered, now_s, rng)
-        return self._fill((line,), now_s, rng) if line is not None else []
+        # A thousand tasks of an array come at once. Of other jobs not all hosts are looked at.
+        if line is None or (kind.array and not kind.gang and not self._has_room(line, kind)):
+            return []
+        return self._fill((line,), now_s, rng)
+
+    def _has_room(self, line: HostConnection, job: QueuedJob) -> bool:
+        for server in self.servers.get(line, ()):  # noqa: SIM110  # it takes half the time of any()
+            if server.may_begin(job):
+                return True
+        return False
 
     def found_running(self, job: QueuedJob, host: HostId, now_s: float, slots: int = 1) -> None:
         """A new dispatcher learns of an attempt of the previous one, begun by `now_s`."""
@@ -740,7 +750,7 @@ class Queues:
     ) -> tuple[Server | None, int]:
         """Returns where the head of a line starts now, and the most slots it gets there."""
         job, plan = front.kind, self._plan(line) if self.gangs.parked else None
-        decides = self.heads.decides(job)
+        decides = job.slots_most > job.slots and self.heads.decides(job)
         if plan is not None or decides:
             job = front.job  # its command decides, too
         if not decides or plan is not None:  # it does not hold out for more

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from signal import SIGTERM
 
-from lbd.dispatch.core.backlog import Backlog, add_count
+from lbd.dispatch.core.backlog import Backlog, JobCounts
 from lbd.dispatch.core.discipline import QueuedJob, Start
 from lbd.dispatch.core.hosts import Contact
 from lbd.dispatch.core.named_lists import NamedLists
@@ -125,9 +125,9 @@ class Jobs(Mapping[JobId, Live]):
     def __init__(self, backlog: Backlog) -> None:
         self._live: dict[JobId, Live] = {}
         self._backlog = backlog
-        self._of_user: dict[str, int] = {}  # counts of those in `_live`
-        self._of_origin: dict[str, int] = {}
+        self._counts = JobCounts()  # of those in `_live`
         self.lists = NamedLists()
+        self.dropped = 0  # grows with each job that ends
 
     def __getitem__(self, job: JobId) -> Live:
         """Returns a copy for a job in the backlog."""
@@ -161,31 +161,28 @@ class Jobs(Mapping[JobId, Live]):
         return [number for number in numbers if place(number) >= 0 or str(number) in live]
 
     def of_user(self, user: str) -> int:
-        return self._of_user.get(user, 0) + self._backlog.of_user.get(user, 0)
+        return sum(one.of_user.get(user, 0) for one in (self._counts, self._backlog.counts))
 
     def of_origin(self, host: str) -> int:
-        return self._of_origin.get(host, 0) + self._backlog.of_origin.get(host, 0)
+        return sum(one.of_origin.get(host, 0) for one in (self._counts, self._backlog.counts))
 
     def keep(self, live: Live) -> None:
         self.drop(live.job.id)
         self._live[live.job.id] = live
-        self._count(live.job, 1)
+        self._counts.add(live.job, 1)
 
     def out_of_backlog(self, job: QueuedJob) -> Live:
         """Tracks the job by itself from now on, outside the backlog."""
         live = self._live.get(job.id)
         if live is None:
             live = self._live[job.id] = Live(job)
-            self._count(job, 1)
+            self._counts.add(job, 1)
         return live
 
     def drop(self, job: JobId) -> None:
+        self.dropped += 1
         if (live := self._live.pop(job, None)) is not None:
-            self._count(live.job, -1)
-
-    def _count(self, job: QueuedJob, more: int) -> None:
-        add_count(self._of_user, job.user, more)
-        add_count(self._of_origin, job.origin, more)
+            self._counts.add(live.job, -1)
 
 
 @quick_value

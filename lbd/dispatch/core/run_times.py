@@ -58,11 +58,13 @@ class Times:
 
     def add(self, key: Key, time_s: float, kept: int = RUNS_KEPT, line: int | None = None) -> None:
         """`line`: the hash of its command line, if the key does not say it."""
-        own = self._of_users.setdefault(key[0], OrderedDict())
-        self._count += key not in own
+        own = self._of_users.get(key[0])
+        if own is None:
+            own = self._of_users[key[0]] = OrderedDict()
         runs = own.get(key)
         if runs is None:
             runs = own[key] = Runs(array("d"), array("q"))
+            self._count += 1
         runs.times_s.append(time_s)
         del runs.times_s[:-kept]
         if line is not None:

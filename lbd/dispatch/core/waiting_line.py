@@ -210,7 +210,7 @@ class Waiting:
         if flow in self._flows:
             self._front(flow)  # an array without waiting jobs does not keep its place
         self._add(flow, registered)
-        self._note(flow)
+        self._note_turn(flow)  # the front waits: it did, or it is this job
 
     def _add(self, flow: Flow, registered: Registered) -> None:
         heap = self._flows.setdefault(flow, [])
@@ -315,21 +315,25 @@ class Waiting:
     def _note(self, flow: Flow) -> Registered | None:
         """Notes and returns whose turn it is in this flow."""
         if (front := self._front(flow)) is not None:
-            turn = -flow.priority, self._flows[flow][0][0], flow
-            if self._noted.get(flow) != turn:
-                self._noted[flow] = turn
-                self._resting.discard(flow)
-                turns = self._turns.setdefault(flow.user, [])
-                heappush(turns, turn)
-                if len(turns) > 2 * len(self._noted) + SPARE_TURNS:
-                    valid = (one for one in self._noted.values() if one[-1].user == flow.user)
-                    kept = {one for one in valid if one[-1] not in self._resting}
-                    outdated = [one for one in turns if one not in kept]
-                    turns[:] = kept
-                    heapify(turns)
-                    for one in outdated:
-                        self._looked_at(one)
+            self._note_turn(flow)
         return front
+
+    def _note_turn(self, flow: Flow) -> None:
+        turn = -flow.priority, self._flows[flow][0][0], flow
+        if self._noted.get(flow) == turn:
+            return
+        self._noted[flow] = turn
+        self._resting.discard(flow)
+        turns = self._turns.setdefault(flow.user, [])
+        heappush(turns, turn)
+        if len(turns) > 2 * len(self._noted) + SPARE_TURNS:
+            valid = (one for one in self._noted.values() if one[-1].user == flow.user)
+            kept = {one for one in valid if one[-1] not in self._resting}
+            outdated = [one for one in turns if one not in kept]
+            turns[:] = kept
+            heapify(turns)
+            for one in outdated:
+                self._looked_at(one)
 
     def take(self, head: Entry, number: Callable[[], int]) -> None:
         """The job starts, and has already left the line. `number` gives a place at its end."""

@@ -270,8 +270,7 @@ class QueueAnswers:
 
     async def _logs(self, question: Json, caller: Caller) -> Json:
         """A piece of one attempt's output, from the end of the last piece."""
-        of_jobs = question | {"foretold": False}
-        found = await self._find_in_turn(of_jobs, caller, attempts=True)
+        found = await self._find_in_turn(question | {"foretold": False}, caller, attempts=True)
         if len(found) != 1:
             if found and all(job.array_id == found[0].array_id != 0 for job in found):
                 raise Refusal(which_task(found), SEVERAL)

@@ -233,6 +233,8 @@ class Dependents:
         )
 
     def _of(self, job: QueuedJob) -> list[tuple[Span, Watched]]:
+        if not self._watched:
+            return []
         number = int(job.id)
         spans = (number, number), self._arrays.get(job.array, (0, 0))
         return [(span, self._watched[span]) for span in spans if span in self._watched]

@@ -172,6 +172,11 @@ def test_jobs_are_counted_by_user_and_host_wherever_they_are():
         job = QueuedJob(JobId(str(n)), user="ann", origin=origin)
         backlog.add(job, n, 0.0)
     jobs.keep(Live(QueuedJob(JobId("x"), user="ann", origin="h1")))
+    jobs.keep(Live(QueuedJob(JobId("7"), user="bob", origin="h3")))
+    assert jobs.among([0, 2, 3, 4, 7, 9]) == [2, 3, 7], "in the backlog or not"
+    dropped = jobs.dropped
+    jobs.drop(JobId("7"))
+    assert jobs.dropped > dropped
     assert [jobs.of_origin(host) for host in ("h1", "h2", "h3")] == [3, 1, 0]
     assert jobs.of_user("ann") == 4
     assert (len(jobs), len(list(jobs))) == (4, 4)
@@ -179,7 +184,7 @@ def test_jobs_are_counted_by_user_and_host_wherever_they_are():
     jobs.keep(Live(QueuedJob(JobId("x"), user="bob", origin="h2")))
     assert (jobs.of_user("ann"), jobs.of_user("bob"), jobs.of_origin("h2")) == (3, 1, 2)
     jobs.drop(JobId("x"))
-    assert (jobs.of_user("bob"), dict(jobs._of_user), dict(jobs._of_origin)) == (0, {}, {})
+    assert (jobs.of_user("bob"), *map(dict, vars(jobs._counts).values())) == (0, {}, {})
 
 
 def test_jobs_that_have_stepped_aside_are_counted_until_they_leave():

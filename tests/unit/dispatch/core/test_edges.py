@@ -171,9 +171,9 @@ def test_counts_of_users_and_of_their_hosts_go_down_as_rows_leave():
     backlog = Backlog()
     rows = [backlog.add(QueuedJob(JobId(f"{n}"), user="ann", origin="h1"), n, 0.0) for n in (1, 2)]
     backlog.remove(rows[0])
-    assert (dict(backlog.of_user), dict(backlog.of_origin)) == ({"ann": 1}, {"h1": 1})
+    assert (dict(backlog.counts.of_user), dict(backlog.counts.of_origin)) == ({"ann": 1}, {"h1": 1})
     backlog.remove(rows[1])
-    assert (dict(backlog.of_user), dict(backlog.of_origin)) == ({}, {})
+    assert (dict(backlog.counts.of_user), dict(backlog.counts.of_origin)) == ({}, {})
 
 
 def test_the_reason_why_a_job_can_never_start_is_the_failed_condition():
