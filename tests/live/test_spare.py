@@ -36,7 +36,7 @@ from lbd.keeper.spawn_order import read_order
 from lbd.keeper.user_and_start_steps import Refused, read_failure
 program, runtime_dir, raw, *descriptors = sys.argv[1:]
 parent = Parent.of_this_process(Containment(runtime_dir, False))
-spare = Nursery(parent, program.encode()).spare() if program else fork_spare(parent)
+spare = Nursery(parent, program.encode()).spares()[0] if program else fork_spare(parent)
 try:
     frame = sys.stdin.buffer.read()
     if raw == "order":
@@ -266,19 +266,19 @@ HARMLESS = [b"a", b"e", b"c", b"d", b"l", b"L", b"n", b"g", b"G", b"U", b"k", b"
 def hear(program, data):
     """The exit status of a spare that was sent `data`, and the complaints of it and the nursery."""
     asking, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours, theirs = socket.socketpair()
-    with asking, asked, ours, theirs:
+    with asking, asked:
         nursery = subprocess.Popen(
             [program, str(asked.fileno())], pass_fds=[asked.fileno()],
             stderr=subprocess.PIPE, env={"ASAN_OPTIONS": "detect_leaks=0"},
         )  # fmt: skip
         asked.close()
-        socket.send_fds(asking, [NO_CGROUP], [theirs.fileno()])
-        (pid,) = ANSWER.unpack(asking.recv(ANSWER.size))
-        theirs.close()
-        ours.sendall(data)
-        ours.shutdown(socket.SHUT_WR)
-        _, status = os.waitpid(pid, 0)
+        asking.send(NO_CGROUP)
+        answer, (end,), *_ = socket.recv_fds(asking, ANSWER.size, 1)
+        (pid,) = ANSWER.unpack(answer)
+        with socket.socket(fileno=end) as ours:
+            ours.sendall(data)
+            ours.shutdown(socket.SHUT_WR)
+            _, status = os.waitpid(pid, 0)
         asking.close()
         _, errors = nursery.communicate(timeout=120)
         assert nursery.returncode == 0
