@@ -285,6 +285,24 @@ def hear(program, data):
     return os.waitstatus_to_exitcode(status), errors
 
 
+def test_of_spares_made_together_none_holds_anothers_socket(compiled, tmp_path):
+    """Each has its own, and sees that the keeper has closed it."""
+    told = """
+import os, sys
+from lbd.keeper.child import Parent
+from lbd.keeper.limits.cgroups import Containment
+from lbd.keeper.preforked import SPARES_AT_ONCE, Nursery
+parent = Parent.of_this_process(Containment(sys.argv[2], False))
+spares = Nursery(parent, sys.argv[1].encode()).spares(SPARES_AT_ONCE)
+assert len({one.pid for one in spares}) == SPARES_AT_ONCE
+for one in spares:
+    one.socket.close()
+    assert os.waitpid(one.pid, 0)[1] == 0
+"""
+    words = [sys.executable, "-c", told, str(compiled), str(tmp_path)]
+    subprocess.run(words, cwd=ROOT, timeout=60, check=True)
+
+
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
