@@ -120,7 +120,7 @@ LARGE_CLASSES: dict[str, tuple[int, int]] = {  # lines, attributes
     "lbd/client/session.py:Session": (182, 16),
     "lbd/client/terminal.py:Terminal": (208, 15),
     "lbd/dispatch/daemon.py:Dispatcher": (299, 0),
-    "lbd/keeper/loop.py:Keeper": (276, 19),
+    "lbd/keeper/loop.py:Keeper": (270, 19),
     "lbd/lbm/daemon.py:Lbm": (223, 22),
     "lbd/lbm/inbound/stdio.py:JobStdio": (279, 13),
     "lbd/lbm/keeper_link.py:KeeperLink": (281, 14),

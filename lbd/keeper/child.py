@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from lbd.keeper.interpreter import Interpreter, die_with_keeper, join_session_keyring
@@ -54,19 +54,18 @@ class Parent:
     def steps_of(self, order: Order, group: str) -> tuple[bytes, bool]:
         """Returns the steps for a child in that cgroup, and whether it has further cgroups beside
         it. Raises Refused."""
-        ceilings = self.containment.ceilings
+        ceilings, own = self.containment.ceilings, self.limits
+        here = Surroundings(self.identity, self.kernel, self.containment.mark, self.lbm_uid)
+        if not (order.memory_bytes or order.processes or ceilings.total_trees):
+            return compile_order(order, here, all_taken(order.limits, own)), False
         try:
             ceiling = ceilings.prepare(group, order.memory_bytes, order.processes)
         except OSError as error:
             raise Refused("limits", error.errno or 0) from error
-        lower = tuple(lowered(self.limits, *limit) for limit in ceiling.limits)
-        own = self.limits
-        if lower:
-            own = tuple((dict(enumerate(own)) | dict(lower)).values())
-        facts = self.identity, self.kernel, self.containment.mark, self.lbm_uid
-        here = Surroundings(*facts, tuple(ceiling.joined), lower)
-        beside = bool(order.memory_bytes or order.processes or ceiling.trees)
-        return compile_order(order, here, lambda asked: all_taken(asked, own)), beside
+        lower = tuple(lowered(own, *limit) for limit in ceiling.limits)
+        here = replace(here, joined=tuple(ceiling.joined), ceilings=lower)
+        own = tuple((dict(enumerate(own)) | dict(lower)).values())
+        return compile_order(order, here, all_taken(order.limits, own)), True
 
     @classmethod
     def of_this_process(cls, containment: Containment) -> "Parent":

@@ -77,7 +77,7 @@ class Holding:
 
 
 def frame_of(tag: bytes, *pairs: tuple[bytes, str | int]) -> bytes:
-    return frames.pack(tag, frames.pack_fields([(k, str(value).encode()) for k, value in pairs]))
+    return frames.pack(tag, frames.pack_fields([(k, f"{value}".encode()) for k, value in pairs]))
 
 
 def send_descriptors(sock: socket.socket, tag: bytes, descriptors: list[int]) -> None:

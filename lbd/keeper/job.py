@@ -18,8 +18,19 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import islice
 
+from lbd.keeper.fd_store import frame_of
 from lbd.keeper.limits.portions import AGAIN_S, AGAIN_S_MAX, PAUSE_S, longer_s
-from lbd.keeper.limits.time_limits import group_cpu_s
+from lbd.keeper.limits.time_limits import OVER, group_cpu_s
+from lbd.keeper.protocol import (
+    EXITED,
+    HEARD,
+    NUMBER,
+    OUT_OF_MEMORY,
+    RSS_KIB,
+    SYSTEM_US,
+    USER_US,
+)
+from lbd.keeper.spawn_order import JOB
 from lbd.keeper.stdin_watch import members
 from lbd.keeper.suspension import Treated
 from lbd.launch.signals import deliver, ignored_by, signal_group
@@ -121,6 +132,13 @@ class Running:
         self.killed_s = now_s if self.killed_s is None else self.killed_s
         self.look_at_s = now_s + (AGAIN_S_MAX if self.hangs(now_s) else 0.0)
 
+    @property
+    def reads_group(self) -> bool:
+        """Whether its end is not told without what its cgroup has counted: it did not end well, or
+        not by itself."""
+        assert self.ended is not None
+        return self.ended[0] != 0 or self.killed_s is not None or any(self.orphans_s)
+
     def cpu_us(self) -> tuple[int, int]:
         """Returns the CPU microseconds of an ended job in user and in system mode. Those of its
         leader are not all: a process for which its parent had not waited, as those of a shell that
@@ -156,6 +174,24 @@ class Running:
         kill_at_s = self.look_at_s if self.ended else self.kill_at_s
         times_s = (kill_at_s, self.stopping.look_at_s, treat_at_s)
         return [at_s for at_s in times_s if at_s is not None]
+
+
+def exited(name: str, job: Running, over: str, *, out_of_memory: bool) -> bytes:
+    """Returns the frame that reports the end of a job. `over`: what ended it, else ""."""
+    assert job.ended is not None
+    status, usage = job.ended
+    user_us, system_us = job.cpu_us()
+    return frame_of(
+        EXITED,
+        (JOB, name),
+        (NUMBER, status),
+        (USER_US, user_us),
+        (SYSTEM_US, system_us),
+        (RSS_KIB, usage.ru_maxrss),
+        (OUT_OF_MEMORY, int(out_of_memory)),
+        (OVER, over),
+        (HEARD, job.heard_signals | job.ignored_signals),
+    )
 
 
 def waited_for(leader: int, group: str) -> list[int]:

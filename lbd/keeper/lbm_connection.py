@@ -8,6 +8,7 @@ since a user can cause any number of them.
 import contextlib
 import select
 import socket
+import struct
 
 from lbd.local import frames
 from lbd.local.descriptors import receive
@@ -44,14 +45,16 @@ class LbmLine:
         self.socket = sock
         self.split = frames.Splitter(limit_bytes)
         self._unsaid = Unsaid()
+        self.descriptors: list[int] = []  # received, and not taken yet by the frames they are for
         self._rest = b""  # the rest of a frame that was partly sent
 
     @property
     def is_behind(self) -> bool:
         return bool(self._rest or self._unsaid.size_bytes)
 
-    def say(self, frame: bytes, key: str = "") -> None:
-        if self.is_behind:
+    def say(self, frame: bytes, key: str = "") -> bool:
+        """Returns whether the LBM is behind."""
+        if self._rest or self._unsaid.size_bytes:
             self._unsaid.add(frame, key)
         else:
             self._rest = frame
@@ -59,6 +62,7 @@ class LbmLine:
         if self._unsaid.size_bytes > LIMIT_BYTES:
             with contextlib.suppress(OSError):
                 self.socket.shutdown(socket.SHUT_RDWR)  # the next read sees the end
+        return self.is_behind
 
     def go_on(self) -> None:
         """Sends as much as the LBM takes now."""
@@ -71,19 +75,15 @@ class LbmLine:
         except OSError:  # the next read notices the end
             self._rest, self._unsaid = b"", Unsaid()
 
-    def hear(self) -> tuple[list[tuple[bytes, bytes]], list[int]] | None:
-        """Returns frames and descriptors; None at the end of the connection."""
+    def hear(self) -> list[tuple[bytes, bytes]] | None:
+        """Returns frames; None at the end of the connection."""
         try:
             data, descriptors = receive(self.socket, 1 << 16, 16)
+            self.descriptors += descriptors
+            return self.split.feed(data) if data else None
         except BlockingIOError:
-            return [], []
-        except OSError:
-            return None
-        try:
-            return (self.split.feed(data), descriptors) if data else None
-        except ValueError:
-            for descriptor in descriptors:
-                socket.close(descriptor)
+            return []
+        except (OSError, ValueError):
             return None
 
 
@@ -93,3 +93,8 @@ def is_readable(sock: socket.socket) -> bool:
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
+
+
+def peer_uid(sock: socket.socket) -> int:
+    """Returns the uid of the process at the other end, as reported by the kernel."""
+    return int(struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1])

@@ -17,7 +17,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import sys
 import time
 
@@ -25,20 +24,18 @@ from lbd import __version__
 from lbd.keeper.child import Parent
 from lbd.keeper.fd_store import Holding, frame_of
 from lbd.keeper.gate import Gate
-from lbd.keeper.job import Running, next_to_reap, reap
+from lbd.keeper.job import Running, exited, next_to_reap, reap
 from lbd.keeper.kept_ports import KeptPorts
-from lbd.keeper.lbm_connection import LbmLine, is_readable
+from lbd.keeper.lbm_connection import LbmLine, is_readable, peer_uid
 from lbd.keeper.limits.ceilings import read_totals
 from lbd.keeper.limits.cgroups import Containment, clear_leftovers
 from lbd.keeper.limits.portions import PAUSE_S
-from lbd.keeper.limits.time_limits import KEEPER, OVER, Limits
+from lbd.keeper.limits.time_limits import KEEPER, Limits
 from lbd.keeper.limits.warden import Warden
 from lbd.keeper.pending_orders import Beginnings
 from lbd.keeper.preforked import nursery_program
 from lbd.keeper.protocol import (
     END_TREE,
-    EXITED,
-    HEARD,
     HELLO,
     HOLD,
     HOLDERS,
@@ -48,21 +45,17 @@ from lbd.keeper.protocol import (
     LIMITS,
     NUMBER,
     ORDER_LIMIT_BYTES,
-    OUT_OF_MEMORY,
     PID,
     PLACES,
     PORTS,
     QUIT,
     READ,
-    RSS_KIB,
     SIGNAL,
     SPAWN,
     STOPPED,
-    SYSTEM_US,
     TOTALS,
     TREAT,
     UID,
-    USER_US,
     VERSION,
     WANTED,
 )
@@ -103,12 +96,12 @@ class Keeper:
         self._containment = containment
         self._orphan_s, self._grace_s, silent_s = times_s
         self._lbm: LbmLine | None = None
-        self._descriptors: list[int] = []
         self.jobs: dict[str, Running] = {}
+        self._busy: dict[str, Running] = {}  # those to which something is to be done
         self._alone_since_s = time.monotonic()
         self.quitting = False
-        self._poll = select.poll()
         self._holding, self._limits, self._urgency = Holding(), Limits(), Urgency()
+        self._poll = select.poll()
         self._wake, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -129,17 +122,19 @@ class Keeper:
         self._poll.register(self._listener, select.POLLIN)
         self._poll.register(self._wake, select.POLLIN)
         while not (self.quitting and not (self.jobs or self._containment.has_strays)):
-            self._watchdogs.feed()
-            alone = self._lbm is None and time.monotonic() - self._alone_since_s > self._orphan_s
+            self._watchdogs.feed(now_s := time.monotonic())
+            alone = self._lbm is None and now_s - self._alone_since_s > self._orphan_s
             if alone and not (self.jobs or self._containment.has_strays or self._gate.is_apart):
                 break
             if alone or self.quitting:
                 self._end_all()
-            ready = self._poll.poll(self._limits.sooner_ms(self._poll_ms()))
+            answers_due_s = self._beginnings.due_s()
+            ready = self._poll.poll(self._limits.sooner_ms(self._poll_ms(answers_due_s)))
             for descriptor, events in ready:
                 self._hear(descriptor, events)
-            self._beginnings.end_late()
-            if not ready or self._wake in dict(ready):  # SIGCHLD: wait4 only when there is a reason
+            if answers_due_s:
+                self._beginnings.end_late()
+            if not ready:
                 self._reap()
             self._finish()
             self._containment.go_on()
@@ -156,29 +151,30 @@ class Keeper:
             time.sleep(LAST_LOOK_S)
 
     def _hear(self, descriptor: int, events: int) -> None:
-        if self._beginnings.hear(descriptor, events):
-            return
-        if descriptor == self._listener.fileno():
-            self._accept()
-        elif descriptor == self._wake:
+        if descriptor == self._wake:
             os.read(self._wake, 4096)  # nobody else drains it
+            self._reap()  # perhaps SIGCHLD has come
         elif self._lbm is not None and descriptor == self._lbm.socket.fileno():
             if events & select.POLLOUT:
                 self._lbm.go_on()
+                self._watch_lbm()
             if events & ~select.POLLOUT:
                 self._receive()
-            self._watch_lbm()
+        elif descriptor == self._listener.fileno():
+            self._accept()
+        else:
+            self._beginnings.hear(descriptor, events)
 
-    def _poll_ms(self) -> int:
-        jobs, now_s = self.jobs.values(), time.monotonic()
-        if self._containment.has_strays or [j for j in jobs if j.ended and not j.hangs(now_s)]:
+    def _poll_ms(self, answers_due_s: list[float]) -> int:
+        busy, now_s = self._busy.values(), time.monotonic()
+        if self._containment.has_strays or [j for j in busy if j.ended and not j.hangs(now_s)]:
             return POLL_ENDING_MS
-        due = self._beginnings.due_s() + self._watchdogs.due_s()
-        due += [at_s for job in jobs for at_s in job.due_s(now_s)]
+        due = answers_due_s + self._watchdogs.due_s()
+        due += [at_s for job in busy for at_s in job.due_s(now_s)]
         wait_ms = max(0, int((min(due) - now_s) * 1000)) + 1 if due else FOR_EVER_MS
-        if (quiet_ms := self._beginnings.spares.quiet_ms()) >= 0 and not self.quitting:
-            return min(wait_ms, quiet_ms)
-        return min(wait_ms, ALONE_MS) if self._lbm is None else wait_ms
+        if (quiet_ms := self._beginnings.spares.quiet_ms()) < 0 or self.quitting:
+            return min(wait_ms, ALONE_MS) if self._lbm is None else wait_ms
+        return min(wait_ms, quiet_ms)
 
     def _accept(self) -> None:
         try:
@@ -208,40 +204,35 @@ class Keeper:
         if self._lbm is None:
             return
         self._poll.unregister(self._lbm.socket)
-        self._descriptors += close_connection(self._lbm.socket)
+        close_apart(self._lbm.descriptors + close_connection(self._lbm.socket))
         self._lbm, self._alone_since_s = None, time.monotonic()
-        close_apart(self._descriptors)
-        self._descriptors = []
         if not self._holding.is_complete:
             self._end_all()
 
     def _end_all(self) -> None:
         self._holding.drop()
         self._beginnings.refuse_waiting()
-        for job in self.jobs.values():
+        for name, job in self.jobs.items():
             if job.ended or job.kill_at_s is not None:
                 continue
-            signal_group(job.pid, signal.SIGTERM)
-            signal_group(job.pid, signal.SIGCONT)
-            job.kill_at_s = time.monotonic() + self._grace_s
+            for number in (signal.SIGTERM, signal.SIGCONT):
+                signal_group(job.pid, number)
+            self._busy[name], job.kill_at_s = job, time.monotonic() + self._grace_s
 
     def _receive(self) -> None:
         assert self._lbm is not None
-        heard = self._lbm.hear()
-        if heard is None:
-            self._lost()
-            return
-        received, descriptors = heard
-        self._descriptors += descriptors
+        received = self._lbm.hear()
+        if received is None:
+            return self._lost()
         for tag, body in received:
             try:
-                self._obey(tag, body)
+                self._obey(self._lbm, tag, body)
             except (ValueError, KeyError, OverflowError):
                 return self._lost()
 
-    def _obey(self, tag: bytes, body: bytes) -> None:
+    def _obey(self, lbm: LbmLine, tag: bytes, body: bytes) -> None:
         if tag == SPAWN:
-            self._descriptors = self._beginnings.take(body, self._descriptors)
+            lbm.descriptors = self._beginnings.take(body, lbm.descriptors)
         elif tag == TOTALS:
             self._containment.ceilings.set_totals(read_totals(body))
             self._beginnings.spares.drop()  # spares were made under the old totals
@@ -251,10 +242,10 @@ class Keeper:
             self._beginnings.holders.obey(body, self._gate.lbm_uid)
         elif tag == QUIT:
             self._asked_to_quit()
-        elif tag == LEAVE and self._lbm is not None:
-            self._holding.leave(self._lbm)
+        elif tag == LEAVE:
+            self._holding.leave(lbm)
         elif tag == HOLD:
-            self._holding.hold(body, self._descriptors)
+            self._holding.hold(body, lbm.descriptors)
         else:
             self.obey_of_job(tag, body, clock_s())
 
@@ -267,13 +258,15 @@ class Keeper:
         elif job is None:
             return
         elif tag == SIGNAL:
+            self._busy[name] = job
             job.signal(int(given[NUMBER]))
         elif tag == END_TREE:
-            job.kill_at_s = time.monotonic()
+            self._busy[name], job.kill_at_s = job, time.monotonic()
         elif tag == LIMIT:
             until_s = self._limits.set(name, job.pid, job.group, given, said_s)
             self._warden.lease(job.pid, until_s, job.uid, job.group)
         elif tag == TREAT and (job.group or not job.ended):
+            self._busy[name] = job
             job.treated.become(int(given[NUMBER]), job.pid, job.group)
         elif tag == READ:
             wanted = frozenset(unpack_wanted(given[WANTED]))
@@ -302,17 +295,20 @@ class Keeper:
                     frame = frame_of(STOPPED, (JOB, name), (NUMBER, int(os.WIFSTOPPED(status))))
                     self._say(frame, name)
             else:
-                job.ended = (status, usage)
+                self._busy[name], job.ended = job, (status, usage)
         signal.raise_signal(signal.SIGCHLD)  # there may be more
 
     def _finish(self) -> None:
         """Advances ending jobs; reports those of which nothing is left."""
         now_s = time.monotonic()
         for name in self._limits.over():
-            self.jobs[name].kill_at_s = now_s
-        busy = [(name, job) for name, job in self.jobs.items() if not job.is_left_alone]
-        self._urgency.become(urgent=any(job.is_urgent(now_s) for _, job in busy))
-        for name, job in busy:
+            self._busy[name], self.jobs[name].kill_at_s = self.jobs[name], now_s
+        if self._busy or self._urgency.is_raised:
+            self._urgency.become(urgent=any(job.is_urgent(now_s) for job in self._busy.values()))
+        for name, job in list(self._busy.items()):
+            if job.is_left_alone:
+                del self._busy[name]
+                continue
             job.treated.go_on()
             if not job.ended or not job.begun:
                 job.stopping.look(job.pid, job.group)
@@ -326,30 +322,22 @@ class Keeper:
                 continue
             if now_s < job.look_at_s:
                 continue
-            if not self._containment.end_tree(name, job.pid, job.group, job.uid):
+            is_removed = not job.reads_group and self._containment.removes(name, job.group)
+            if not is_removed and not self._containment.end_tree(name, job.pid, job.group, job.uid):
                 if not self._containment.is_between_portions(name):
                     job.left(now_s)
                 continue
-            over = self.forget(name)
-            status, usage = job.ended
-            times = zip((USER_US, SYSTEM_US), job.cpu_us(), strict=True)
-            out_of_memory = status != 0 and self._containment.ceilings.was_over(job.group)
-            self.report(
-                EXITED,
-                (JOB, name),
-                (NUMBER, status),
-                *times,
-                (RSS_KIB, usage.ru_maxrss),
-                (OUT_OF_MEMORY, int(out_of_memory)),
-                (OVER, over or (KEEPER if self.quitting else "")),
-                (HEARD, job.heard_signals | job.ignored_signals),
-            )
-            self._containment.forget(job.group, beside=job.beside)
+            over = self.forget(name) or (KEEPER if self.quitting else "")
+            was_over = job.ended[0] != 0 and self._containment.ceilings.was_over(job.group)
+            self._say(exited(name, job, over, out_of_memory=was_over))
+            if not is_removed or job.beside:
+                self._containment.forget(job.group, beside=job.beside)
             if not self.jobs:
                 self._containment.end_strays()
 
     def forget(self, name: str) -> str:
         """Drops a job that ended or did not start. Returns the limit that ended it, else ""."""
+        self._busy.pop(name, None)
         self._warden.ended(self.jobs.pop(name).pid)
         return self._limits.ended(name)
 
@@ -357,15 +345,9 @@ class Keeper:
         self._say(frame_of(tag, *pairs))
 
     def _say(self, frame: bytes, key: str = "") -> None:
-        if not self._holding.report_later(frame, key) and self._lbm is not None:
-            self._lbm.say(frame, key)
-            if self._lbm.is_behind:
-                self._watch_lbm()
-
-
-def peer_uid(sock: socket.socket) -> int:
-    """Returns the uid of the process at the other end, as reported by the kernel."""
-    return int(struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1])
+        is_kept = self._holding.report_later(frame, key)
+        if not is_kept and self._lbm is not None and self._lbm.say(frame, key):
+            self._watch_lbm()
 
 
 def main(argv: list[str]) -> None:

@@ -81,17 +81,13 @@ class Beginnings:
         """Session leaders: those children, and the jobs."""
         return self.pids | {job.pid for job in self._keeper.jobs.values()}
 
-    def hear(self, descriptor: int, events: int) -> bool:
-        """Returns whether the descriptor was one of ours."""
+    def hear(self, descriptor: int, events: int) -> None:
         if descriptor in self._starting:
             self._hear_start(descriptor, events)
         elif descriptor in self.looks.descriptors:
             self._hear_look(descriptor)
         elif self.reads.is_ours(descriptor):
             self.reads.hear()
-        else:
-            return False
-        return True
 
     def take(self, body: bytes, descriptors: list[int]) -> list[int]:
         """Starts an order, or has the user database asked first. The order's descriptors come

@@ -24,8 +24,10 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from lbd.keeper.child import Helper, Parent, Spare, fork_spare, go_before_daemons, leave_keeper
+from lbd.local.descriptors import receive
 
 SPARES = 2
+SPARES_AT_ONCE = 4  # from the nursery, for one question; also in spare.c
 NURSERY_SPARES = 8  # these take hardly any memory
 QUIET_MS = 10  # idle for this long: time to fork ahead, which keeps a core busy
 SHORT_MS = 200  # after so long another fork is tried, if the last one failed
@@ -51,24 +53,23 @@ class Nursery(Helper):
         super().__init__(parent)
         self._program = program
 
-    def spare(self) -> Spare:
-        """Returns a new spare. Raises OSError; if the nursery is of no more use, it has been
-        ended."""
+    def spares(self, count: int = 1) -> list[Spare]:
+        """Returns new spares: at least one, and up to `count` of SPARES_AT_ONCE. Raises OSError; if
+        the nursery is of no more use, it has been ended."""
         if self.pid and self.socket is None:
             raise ConnectionError("the nursery is ending")
         if self.socket is None:
             self.fork().settimeout(ANSWER_S)
-        group = self.parent.containment.new_group()
-        ours, theirs = socket.socketpair()
+        groups: list[str] = []
+        made: list[Spare] = []
         try:
-            pid = self._ask(theirs.fileno(), group)
-        except OSError:
-            ours.close()
-            self.parent.containment.forget(group)
-            raise
+            while len(groups) < count:
+                groups.append(self.parent.containment.new_group())
+            made = self._ask(groups)
         finally:
-            theirs.close()
-        return Spare(pid, ours, group)
+            for group in groups[len(made) :]:
+                self.parent.containment.forget(group)
+        return made
 
     def live(self, theirs: socket.socket) -> NoReturn:
         with contextlib.suppress(BaseException):
@@ -78,41 +79,49 @@ class Nursery(Helper):
             os.execv(self._program, [self._program, b"%d" % theirs.fileno()])
         os._exit(127)
 
-    def _ask(self, theirs: int, group: str) -> int:
-        """Returns the pid of a new spare."""
+    def _ask(self, groups: list[str]) -> list[Spare]:
         kind = self.parent.containment.kind
-        pid = -errno.ENOSYS
-        if group and kind == "cgroup2" and self.parent.clones_into_groups:
-            pid = self._request(theirs, CGROUP_DIRECTORY, group, os.O_RDONLY | os.O_DIRECTORY)
-            # Perhaps an old kernel or a seccomp filter. Any other error shows again below.
-            self.parent.clones_into_groups = pid > 0
-        if group and pid < 0:
-            pid = self._request(theirs, CGROUP_PROCS, f"{group}/cgroup.procs", os.O_WRONLY)
-        elif not group:
-            pid = self._request(theirs, NO_CGROUP)
-        if pid < 0:
-            raise OSError(-pid, os.strerror(-pid))
-        return pid
+        if not groups[0]:
+            made = self._request(NO_CGROUP, groups)
+        elif kind != "cgroup2" or not self.parent.clones_into_groups:
+            made = self._request(CGROUP_PROCS, groups, "/cgroup.procs", os.O_WRONLY)
+        else:
+            made = self._request(CGROUP_DIRECTORY, groups, "", os.O_RDONLY | os.O_DIRECTORY)
+            if not isinstance(made, list):
+                # Perhaps an old kernel or a seccomp filter. Any other error shows again.
+                self.parent.clones_into_groups = False
+                return self._ask(groups)
+        if not isinstance(made, list):
+            raise OSError(made, os.strerror(made))
+        return made
 
-    def _request(self, theirs: int, how: bytes, path: str = "", flags: int = 0) -> int:
-        """Returns the nursery's answer: a pid, or a negative errno. Raises OSError if it is
-        gone."""
+    def _request(
+        self, how: bytes, groups: list[str], file: str = "", flags: int = 0
+    ) -> list[Spare] | int:
+        """Returns the spares that the nursery has made, or an errno if it made none. Raises OSError
+        if it is gone."""
         assert self.socket is not None
-        attached = [theirs]
+        attached: list[int] = []
         try:
-            if path:
-                attached.append(os.open(path, flags | os.O_CLOEXEC))
-            socket.send_fds(self.socket, [how], attached)
-            answer = self.socket.recv(ANSWER.size)
-            if len(answer) != ANSWER.size:
+            for group in groups if how != NO_CGROUP else ():
+                attached.append(os.open(group + file, flags | os.O_CLOEXEC))  # noqa: PERF401
+            socket.send_fds(self.socket, [how * len(groups)], attached)
+            answer, ends = receive(self.socket, ANSWER.size * len(groups), len(groups))
+            pids = [pid for (pid,) in ANSWER.iter_unpack(answer)]
+            if not pids:
                 raise ConnectionError("the nursery is gone")
         except OSError:
             self.end()
             raise
         finally:
-            for descriptor in attached[1:]:
+            for descriptor in attached:
                 os.close(descriptor)
-        return int(ANSWER.unpack(answer)[0])
+        # A spare whose socket we had no descriptor left for sees that it is closed, and ends.
+        made = [
+            Spare(pid, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, end), group)
+            for pid, end, group in zip(pids, ends, groups, strict=False)
+        ]
+        return made or (-pids[0] if pids[0] < 0 else errno.EMFILE)
 
 
 class Spares:
@@ -157,7 +166,7 @@ class Spares:
         return QUIET_MS if len(self._waiting) >= FEW_SPARES else 0
 
     def fork_ahead(self) -> None:
-        """Forks a spare in a quiet moment, so that no order waits for it."""
+        """Forks spares in a quiet moment, so that no order waits for one."""
         now_s = time.monotonic()
         if len(self._waiting) >= self._wanted or now_s < self._not_before_s:
             return
@@ -165,9 +174,10 @@ class Spares:
             self.lived()
         self._not_before_s = now_s + self._pause_s
         self._is_short = True
+        count = min(self._wanted - len(self._waiting), 1 if self._pause_s else SPARES_AT_ONCE)
         with contextlib.suppress(OSError):
-            self._last = self._new()
-            self._waiting.append(self._last)
+            self._waiting += self._new(count)
+            self._last = self._waiting[-1]
             self._is_short = False
 
     def lived(self) -> None:
@@ -186,12 +196,12 @@ class Spares:
         if self.are_killed and not was_killed:
             self._say_killed(True)
 
-    def _new(self) -> Spare:
-        """Returns a spare for a plain order. Raises OSError."""
+    def _new(self, count: int) -> list[Spare]:
+        """Returns spares for plain orders: at least one, and up to `count`. Raises OSError."""
         if self._nursery is not None:
             with contextlib.suppress(OSError):
-                return self._nursery.spare()
-        return fork_spare(self._parent)
+                return self._nursery.spares(count)
+        return [fork_spare(self._parent)]
 
     def take(self, *, plain: bool) -> Spare:
         """Returns a spare. One that was forked ahead is used if the order is plain. Raises
@@ -199,7 +209,7 @@ class Spares:
         if self._waiting and (plain or self._nursery is None):
             spare = self._waiting.pop()
         else:
-            spare = self._new() if plain else fork_spare(self._parent)
+            spare = self._new(1)[0] if plain else fork_spare(self._parent)
         spare.socket.setblocking(False)
         return spare
 

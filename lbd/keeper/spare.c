@@ -8,10 +8,10 @@
  *
  *   spare SOCKET
  *
- * SOCKET is a descriptor, SOCK_SEQPACKET. A message asks for one spare (preforked.py): one byte
- * for how it joins its cgroup, with the spare's own socket and perhaps a descriptor of the
- * cgroup. The answer is its pid, or a negative errno. The spare is the keeper's child, not ours
- * (CLONE_PARENT).
+ * SOCKET is a descriptor, SOCK_SEQPACKET. A message asks for spares (preforked.py): for each, one
+ * byte for how it joins its cgroup, and perhaps a descriptor of the cgroup. The answer is their
+ * pids, and the keeper's ends of their sockets. After the first failure, which is a negative errno,
+ * none follows. The spares are the keeper's children, not ours (CLONE_PARENT).
  *
  * Its steps are one frame (local/frames.py): length, 4 bytes, little endian; tag; steps, each a
  * letter, a length and a value. The command's descriptors come with the first bytes. When the
@@ -29,6 +29,7 @@
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 
+enum { SPARES_AT_ONCE = 4 }; /* also in preforked.py */
 enum { STEPS_LIMIT_BYTES = 32 << 20, DESCRIPTORS = 3, FIRST_FREE = 10, SIGNALS = 64, INPUT_BYTES_MAX = 16 << 20 };
 enum { NO_CGROUP = 'n', CGROUP_DIRECTORY = 'd', CGROUP_PROCS = 'p' };
 enum { ONLY_ITSELF, SEEN_ANYWHERE, SEEN_OVER_NETWORK, COMPARED = 7 }; /* directory_stamp.py */
@@ -42,7 +43,7 @@ struct step {
 };
 
 static int sock, no_keyring;
-static int descriptors[DESCRIPTORS], descriptor_count;
+static int descriptors[SPARES_AT_ONCE], descriptor_count;
 static char **command, **environment; /* for exec */
 static char letter; /* of the current step */
 
@@ -62,27 +63,31 @@ static void take_descriptors(struct msghdr *message) {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
         int count = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        for (int i = 0; i < count && descriptor_count < DESCRIPTORS; i++)
+        for (int i = 0; i < count && descriptor_count < SPARES_AT_ONCE; i++)
             memcpy(&descriptors[descriptor_count++], CMSG_DATA(c) + (size_t)i * sizeof(int), sizeof(int));
     }
 }
 
-/* Reads exactly `size` bytes; exits quietly when the keeper no longer needs this spare. */
-static void receive(void *buffer, size_t size) {
+/* Reads up to `size` bytes; exits quietly when the keeper no longer needs this process. */
+static size_t receive_some(void *buffer, size_t size) {
     union {
         struct cmsghdr header;
-        char room[CMSG_SPACE(DESCRIPTORS * sizeof(int))];
+        char room[CMSG_SPACE(SPARES_AT_ONCE * sizeof(int))];
     } control;
-    for (size_t got = 0; got < size;) {
-        struct iovec part = {(char *)buffer + got, size - got};
+    struct iovec part = {buffer, size};
+    for (;;) {
         struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1,
                                  .msg_control = &control, .msg_controllen = sizeof control};
-        ssize_t more = recvmsg(sock, &message, MSG_CMSG_CLOEXEC);
-        if (more < 0 && errno == EINTR) continue;
-        if (more <= 0) _exit(0);
+        ssize_t got = recvmsg(sock, &message, MSG_CMSG_CLOEXEC);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) _exit(0);
         take_descriptors(&message);
-        got += (size_t)more;
+        return (size_t)got;
     }
+}
+
+static void receive(void *buffer, size_t size) {
+    for (size_t got = 0; got < size;) got += receive_some((char *)buffer + got, size - got);
 }
 
 static size_t count_of(const struct step *step) {
@@ -277,7 +282,45 @@ static int breed(char how, int group) {
     setsid();
     no_keyring = join_session_keyring();
     if (how == CGROUP_PROCS && write(group, "0", 1) != 1) fail(errno);
-    live();
+    return 0;
+}
+
+/* Makes a spare with a socket, of which `ends` gets the keeper's end. Returns as `breed` does. */
+static int make(char how, int group, int ends[], int made) {
+    int pair[2], answer = -1;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) return -errno;
+    ends[made] = pair[0];
+    if ((sock = fcntl(pair[1], F_DUPFD_CLOEXEC, FIRST_FREE)) < 0) answer = -errno;
+    close(pair[1]);
+    if (sock >= 0) answer = breed(how, group);
+    if (!answer) {
+        while (made >= 0) close(ends[made--]); /* else the spare would not see that they are closed */
+        descriptor_count = 0; /* its own come with its steps */
+        live();
+    }
+    if (sock >= 0) close(sock);
+    if (answer < 0) close(pair[0]);
+    return answer;
+}
+
+/* Sends the pids of the spares, and their sockets. */
+static void reply(int keeper, int32_t *answers, int count, const int *ends, int made) {
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(SPARES_AT_ONCE * sizeof(int))];
+    } control = {.room = {0}};
+    struct iovec part = {answers, (size_t)count * sizeof *answers};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    size_t size = (size_t)made * sizeof(int);
+    if (made) {
+        message.msg_control = &control;
+        message.msg_controllen = CMSG_SPACE(size);
+        control.header.cmsg_level = SOL_SOCKET;
+        control.header.cmsg_type = SCM_RIGHTS;
+        control.header.cmsg_len = CMSG_LEN(size);
+        memcpy(CMSG_DATA(&control.header), ends, size);
+    }
+    if (sendmsg(keeper, &message, MSG_NOSIGNAL) < 0) _exit(0);
 }
 
 int main(int count, char **arguments) {
@@ -285,18 +328,21 @@ int main(int count, char **arguments) {
     int keeper = atoi(arguments[1]);
     fcntl(keeper, F_SETFD, FD_CLOEXEC);
     for (;;) {
-        char how = NO_CGROUP;
+        char how[SPARES_AT_ONCE];
+        int32_t answers[SPARES_AT_ONCE];
+        int ends[SPARES_AT_ONCE], made = 0, asked = 0;
         sock = keeper;
         descriptor_count = 0;
-        receive(&how, 1);
-        if (!descriptor_count || (sock = fcntl(descriptors[0], F_DUPFD_CLOEXEC, FIRST_FREE)) < 0)
-            return 2;
-        int group = descriptor_count > 1 ? descriptors[1] : -1;
-        int received = descriptor_count;
-        descriptor_count = 0; /* the spare's own come with its steps */
-        int32_t answer = breed(how, group);
-        for (int i = 0; i < received; i++) close(descriptors[i]);
-        close(sock);
-        if (send(keeper, &answer, sizeof answer, MSG_NOSIGNAL) != sizeof answer) return 0;
+        size_t wanted = receive_some(how, sizeof how);
+        int groups = descriptor_count;
+        while (asked < (int)wanted) {
+            int group = asked < groups ? descriptors[asked] : -1;
+            answers[asked] = make(how[asked], group, ends, made);
+            if (answers[asked++] < 0) break;
+            made++;
+        }
+        reply(keeper, answers, asked, ends, made);
+        for (int i = 0; i < groups; i++) close(descriptors[i]);
+        for (int i = 0; i < made; i++) close(ends[i]);
     }
 }

@@ -12,7 +12,7 @@ fails replies with the letter of the step; `PHASES` turns that into a phase for 
 import errno
 import functools
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lbd.keeper.program_rules import without_code
@@ -97,12 +97,8 @@ class Surroundings:
     ceilings: tuple[Limit, ...] = ()  # used in place of cgroups
 
 
-def compile_order(
-    order: Order,
-    here: Surroundings,
-    take: Callable[[tuple[tuple[int, int, int], ...]], Sequence[Limit]],
-) -> bytes:
-    """Returns the steps. `take`: selects which of a caller's limits to set here. Raises Refused."""
+def compile_order(order: Order, here: Surroundings, taken: tuple[Limit, ...]) -> bytes:
+    """Returns the steps. `taken`: those of the caller's limits to set here. Raises Refused."""
     steps = [(WORDS, texts(order.argv))]
     if order.worker:
         steps.append((WORKER, b""))
@@ -113,7 +109,6 @@ def compile_order(
     steps += [(LIMIT, numbers(number, *limit)) for number, limit in here.ceilings]
     first = frames.pack_fields(steps)
     becomes = order.user if order.user != here.identity else ()
-    taken = tuple(take(order.limits))
     copies = order.copies_input and not order.closed_fds & 1
     facts = order.closed_fds & 7, copies, taken, order.nice, becomes, order.no_new_privileges
     where = order.ignored_signals, order.umask, order.directory, order.stamp, here.kernel
@@ -206,7 +201,7 @@ def _last_steps(order: Order, here: Surroundings) -> list[tuple[bytes, bytes]]:
         return [*steps, (CHECK, text(path))]
     name, _, so_far = here.mark.partition(b"=")
     marked = {**environment, name: so_far + order.job.encode()}
-    steps.append((VARIABLES, texts([name + b"=" + value for name, value in marked.items()])))
+    steps.append((VARIABLES, texts([*map(b"=".join, marked.items())])))
     return [*steps, (EXEC, text(path))]
 
 

@@ -1,8 +1,6 @@
 """Feeds the keeper's watchdogs: the warden, and the service manager if there is one. Each ends a
 keeper whose loop no longer reports."""
 
-import time
-
 from lbd.keeper.limits.warden import FED_PER_TIMEOUT, Warden
 from lbd.process.service_manager import ServiceManager
 
@@ -15,9 +13,8 @@ class Watchdogs:
         self._every_s = min(patience_s) / FED_PER_TIMEOUT if patience_s else 0.0
         self._fed_s = 0.0
 
-    def feed(self) -> None:
+    def feed(self, now_s: float) -> None:
         """Reports to the watchdogs when due."""
-        now_s = time.monotonic()
         if self._every_s and now_s >= self._fed_s + self._every_s:
             self._fed_s = now_s
             self._warden.alive()

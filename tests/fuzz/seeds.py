@@ -102,7 +102,7 @@ def steps_of(order: Order) -> bytes:
     """The body of the frame that a spare gets."""
     here = Surroundings((0, 0), "kernel", b"LBD_KEPT=x:", 0)
     frame = compile_order(
-        order, here, lambda asked: [(number, (soft, hard)) for number, soft, hard in asked]
+        order, here, tuple((number, (soft, hard)) for number, soft, hard in order.limits)
     )
     return frame[frames.HEADER_BYTES :]
 

@@ -131,7 +131,7 @@ def orders(data: bytes) -> None:
         here = Surroundings((0, 0), "kernel", b"LBD_KEPT=x:", 0)
         with contextlib.suppress(Refused):
             frame = compile_order(
-                order, here, lambda asked: [(number, (soft, hard)) for number, soft, hard in asked]
+                order, here, tuple((number, (soft, hard)) for number, soft, hard in order.limits)
             )
             ((_, body),) = frames.Splitter(len(frame)).feed(frame)
             assert dict(frames.fields(body))[WORDS] == texts(order.argv)

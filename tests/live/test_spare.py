@@ -36,7 +36,7 @@ from lbd.keeper.spawn_order import read_order
 from lbd.keeper.user_and_start_steps import Refused, read_failure
 program, runtime_dir, raw, *descriptors = sys.argv[1:]
 parent = Parent.of_this_process(Containment(runtime_dir, False))
-spare = Nursery(parent, program.encode()).spare() if program else fork_spare(parent)
+spare = Nursery(parent, program.encode()).spares()[0] if program else fork_spare(parent)
 try:
     frame = sys.stdin.buffer.read()
     if raw == "order":
@@ -266,23 +266,41 @@ HARMLESS = [b"a", b"e", b"c", b"d", b"l", b"L", b"n", b"g", b"G", b"U", b"k", b"
 def hear(program, data):
     """The exit status of a spare that was sent `data`, and the complaints of it and the nursery."""
     asking, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours, theirs = socket.socketpair()
-    with asking, asked, ours, theirs:
+    with asking, asked:
         nursery = subprocess.Popen(
             [program, str(asked.fileno())], pass_fds=[asked.fileno()],
             stderr=subprocess.PIPE, env={"ASAN_OPTIONS": "detect_leaks=0"},
         )  # fmt: skip
         asked.close()
-        socket.send_fds(asking, [NO_CGROUP], [theirs.fileno()])
-        (pid,) = ANSWER.unpack(asking.recv(ANSWER.size))
-        theirs.close()
-        ours.sendall(data)
-        ours.shutdown(socket.SHUT_WR)
-        _, status = os.waitpid(pid, 0)
+        asking.send(NO_CGROUP)
+        answer, (end,), *_ = socket.recv_fds(asking, ANSWER.size, 1)
+        (pid,) = ANSWER.unpack(answer)
+        with socket.socket(fileno=end) as ours:
+            ours.sendall(data)
+            ours.shutdown(socket.SHUT_WR)
+            _, status = os.waitpid(pid, 0)
         asking.close()
         _, errors = nursery.communicate(timeout=120)
         assert nursery.returncode == 0
     return os.waitstatus_to_exitcode(status), errors
+
+
+def test_of_spares_made_together_none_holds_anothers_socket(compiled, tmp_path):
+    """Each has its own, and sees that the keeper has closed it."""
+    told = """
+import os, sys
+from lbd.keeper.child import Parent
+from lbd.keeper.limits.cgroups import Containment
+from lbd.keeper.preforked import SPARES_AT_ONCE, Nursery
+parent = Parent.of_this_process(Containment(sys.argv[2], False))
+spares = Nursery(parent, sys.argv[1].encode()).spares(SPARES_AT_ONCE)
+assert len({one.pid for one in spares}) == SPARES_AT_ONCE
+for one in spares:
+    one.socket.close()
+    assert os.waitpid(one.pid, 0)[1] == 0
+"""
+    words = [sys.executable, "-c", told, str(compiled), str(tmp_path)]
+    subprocess.run(words, cwd=ROOT, timeout=60, check=True)
 
 
 @settings(

@@ -110,7 +110,7 @@ class Limits:
     def sooner_ms(self, poll_ms: int) -> int:
         """Shortens a poll timeout to the next deadline. -1: no timeout. The result never exceeds
         what poll() allows."""
-        if not self._jobs:
+        if not self._jobs or not poll_ms:
             return poll_ms
         due_ms = max(0, int(min(FAR_S, self._due_s - clock_s()) * 1000)) + 1
         return due_ms if poll_ms < 0 else min(poll_ms, due_ms)

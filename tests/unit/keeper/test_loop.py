@@ -43,13 +43,17 @@ class Ending:
         monkeypatch.setattr(loop, "signal_group", lambda *_: None)
         monkeypatch.setattr("lbd.keeper.job.is_withheld", lambda _: False)
         self.keeper = keeper = object.__new__(Keeper)
-        keeper.jobs, keeper.quitting, keeper._lbm = {"h1-1": job}, False, Fake()
+        keeper.jobs = keeper._busy = {"h1-1": job}
+        keeper.quitting, keeper._lbm = False, Fake()
         spares = Fake(quiet_ms=lambda: -1)
-        keeper._beginnings = Fake(due_s=list, spares=spares)
+        keeper._beginnings = Fake(spares=spares)
         keeper._watchdogs, keeper._limits = Fake(due_s=list), Fake(over=list)
-        keeper._urgency = Fake(become=self._become)
+        keeper._urgency = Fake(become=self._become, is_raised=False)
         keeper._containment = Fake(
-            has_strays=False, end_tree=self._end_tree, is_between_portions=lambda _: False
+            has_strays=False,
+            removes=lambda *_: False,
+            end_tree=self._end_tree,
+            is_between_portions=lambda _: False,
         )
 
     def _become(self, *, urgent):
@@ -64,7 +68,7 @@ class Ending:
         before, until_s = self.looks, self.now_s + lasting_s
         while self.now_s < until_s:
             self.keeper._finish()
-            self.now_s += self.keeper._poll_ms() / 1e3
+            self.now_s += self.keeper._poll_ms([]) / 1e3
         return self.looks - before
 
 
@@ -102,6 +106,7 @@ def test_only_a_command_at_which_somebody_can_type_is_asked_what_it_ignores(monk
     monkeypatch.setattr("lbd.keeper.job.ignored_by", lambda pid: asked.append(pid) or 0)
     keeper, process = object.__new__(Keeper), subprocess.Popen(["true"])
     keeper.jobs = {"h1-1": Running(process.pid, "", 1000, is_leased=is_leased)}
+    keeper._busy = {}
     keeper._beginnings, keeper._warden = Fake(spares=Fake(reaped=lambda _: None)), Fake(pid=0)
     while not keeper.jobs["h1-1"].ended:
         keeper._reap()

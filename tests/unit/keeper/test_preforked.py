@@ -10,7 +10,16 @@ import pytest
 
 from lbd.keeper import preforked
 from lbd.keeper.child import Spare
-from lbd.keeper.preforked import FEW_SPARES, PAUSE_S, PAUSE_S_MAX, SHORT_MS, SPARES, Spares
+from lbd.keeper.preforked import (
+    FEW_SPARES,
+    NURSERY_SPARES,
+    PAUSE_S,
+    PAUSE_S_MAX,
+    SHORT_MS,
+    SPARES,
+    SPARES_AT_ONCE,
+    Spares,
+)
 
 
 def test_where_no_process_can_be_had_the_keeper_does_not_try_without_a_pause(monkeypatch):
@@ -108,3 +117,33 @@ def test_spares_that_die_together_make_a_short_pause_and_are_nothing_to_tell(hos
     host.run(30.0 + host.now_s, dies=False)
     assert host.spares.quiet_ms() == -1
     assert host.said == []
+
+
+class Nursery:
+    """A nursery that has what it is asked for."""
+
+    def __init__(self):
+        self.asked, self._pids = [], itertools.count(1)
+
+    def spares(self, count):
+        self.asked.append(count)
+        return [SimpleNamespace(pid=next(self._pids)) for _ in range(count)]
+
+
+def test_the_nursery_is_asked_for_several_at_once_and_never_for_more_than_are_wanted():
+    spares = Spares(SimpleNamespace(), b"/nursery")
+    spares._nursery = nursery = Nursery()
+    for _ in range(4):
+        spares.fork_ahead()
+    assert nursery.asked == [SPARES_AT_ONCE, NURSERY_SPARES - SPARES_AT_ONCE]
+    del spares._waiting[2:]
+    spares.fork_ahead()
+    assert len(spares._waiting) == 2 + SPARES_AT_ONCE
+
+
+def test_while_spares_die_at_birth_they_are_forked_one_by_one():
+    spares = Spares(SimpleNamespace(), b"/nursery")
+    spares._nursery = nursery = Nursery()
+    spares._pause_s = 0.001
+    spares.fork_ahead()
+    assert nursery.asked == [1]

@@ -15,7 +15,7 @@ HERE = steps.Surroundings((0, 0, 0), "kernel", b"LBD_KEPT=/run:", 990)
 def compiled(here=HERE, **asks):
     order = Order(job="7.1", argv=[b"cc"], **asks)
     frame = steps.compile_order(
-        order, here, lambda limits: [(n, tuple(more)) for n, *more in limits]
+        order, here, tuple((n, (soft, hard)) for n, soft, hard in order.limits)
     )
     return frames.fields(frame[frames.HEADER_BYTES :])
 

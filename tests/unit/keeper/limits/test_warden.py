@@ -14,7 +14,6 @@ from lbd.keeper.limits.warden import (
     ENDED_AT_ONCE,
     GRACE_S,
     HANGS_S,
-    MESSAGE_BYTES,
     SURVIVORS_SHARE,
     TOGETHER_S,
     Lease,
@@ -39,12 +38,11 @@ class Pair:
 
     def learn(self):
         """Returns how many messages there were."""
-        for count in range(1000):
-            try:
-                self.watch._hear(self._theirs.recv(MESSAGE_BYTES))
-            except BlockingIOError:
-                return count
-        raise AssertionError
+        heard = []
+        hear = Watch._hear.__get__(self.watch)
+        self.watch._hear = lambda data, leased: (heard.append(data), hear(data, leased))
+        assert self.watch._hear_all()
+        return len(heard)
 
     @property
     def known(self):
@@ -99,6 +97,18 @@ def test_an_end_travels_with_the_next_sign_of_life(pair):
     pair.warden.alive()
     assert pair.learn() == 2
     assert not pair.known
+
+
+def test_what_has_ended_before_it_is_heard_of_costs_no_descriptors(pair, monkeypatch):
+    looked = []
+    monkeypatch.setattr(warden, "_descriptors", lambda pid, _: looked.append(pid) or (-1, -1))
+    for pid in (11, 12, 11):
+        pair.warden.lease(pid, far_s(), os.getuid(), "")
+        pair.warden.ended(pid)
+    pair.warden.lease(12, far_s(), os.getuid(), "")
+    assert pair.learn() == 4
+    assert looked == [12]
+    assert pair.known == {12}
 
 
 def test_a_keeper_without_watchdog_reports_each_end(make_pair):
