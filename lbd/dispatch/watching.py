@@ -33,7 +33,7 @@ RETOLD_PER_S, RETOLD_AT_ONCE = 50.0, 500.0  # watchers of one host; with more, e
 # Looks for the watchers of one user of a host: thousands may watch a job that changes again and
 # again. All users of a host together have twice as many.
 LOOKS_PER_S, LOOKS_AT_ONCE = 500.0, 2000.0
-BLOCK = 1 << 10  # of job numbers
+BLOCK, FEW_JOBS = 1 << 10, 64  # of job numbers; that a watcher is found by
 WATCHED_OF_USER = 1_000_000  # jobs, over all watchers of one user of a host
 WATCHED_OF_HOST = 4_000_000
 FOR_EVER_S = float("inf")
@@ -140,40 +140,44 @@ class EndsWatcher(Watcher):
 class Watchers:
     """Which client watches which job."""
 
-    _by_block: dict[int, set[Watcher]] = field(default_factory=dict)
+    # Of few jobs, by job; of many, by `-1 - block`. So few are looked at for each change.
+    _by_place: dict[int, set[Watcher]] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self._by_block)
+        return len(self._by_place)
 
     def add(self, watcher: Watcher) -> None:
-        for block in blocks(watcher):
-            self._by_block.setdefault(block, set()).add(watcher)
+        for place in places(watcher):
+            self._by_place.setdefault(place, set()).add(watcher)
 
     def remove(self, watcher: Watcher) -> None:
-        for block in blocks(watcher):
-            self._by_block[block].discard(watcher)
-            if not self._by_block[block]:
-                del self._by_block[block]
+        for place in places(watcher):
+            self._by_place[place].discard(watcher)
+            if not self._by_place[place]:
+                del self._by_place[place]
 
     def notify(self, job: JobId, *, has_ended: bool, is_leased: bool = False) -> None:
         """`is_leased`: a host was just given the job, so there is another reason why it waits. Who
         watches many jobs looks only at their states."""
-        if not self._by_block:
+        if not self._by_place:
             return
         number = int(job)
-        for watcher in self._by_block.get(number // BLOCK, ()):
-            if is_leased and len(watcher.ids) > RETOLD_MAX:
-                continue
-            if has_ended or not watcher.ends_only:
-                watcher.change(number, has_ended=has_ended)
+        for place in (number, -1 - number // BLOCK):
+            for watcher in self._by_place.get(place, ()):
+                if is_leased and len(watcher.ids) > RETOLD_MAX:
+                    continue
+                if has_ended or not watcher.ends_only:
+                    watcher.change(number, has_ended=has_ended)
 
 
 def pieces(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
     return (numbers[at : at + PIECE_JOBS] for at in range(0, len(numbers), PIECE_JOBS))
 
 
-def blocks(watcher: Watcher) -> set[int]:
-    return {job // BLOCK for job in watcher.ids}
+def places(watcher: Watcher) -> set[int]:
+    if len(watcher.ids) <= FEW_JOBS:
+        return {*watcher.ids}
+    return {-1 - job // BLOCK for job in watcher.ids}
 
 
 @dataclass(frozen=True, slots=True)
