@@ -127,18 +127,8 @@ class Queues:
 
     def _arrived(self, registered: Registered, now_s: float, rng: Random) -> list[Start]:
         self.shares.at(now_s)
-        kind = registered.kind
         line = self._put(registered, now_s, rng)
-        # A thousand tasks of an array come at once. Of other jobs not all hosts are looked at.
-        if line is None or (kind.array and not kind.gang and not self._has_room(line, kind)):
-            return []
-        return self._fill((line,), now_s, rng)
-
-    def _has_room(self, line: HostConnection, job: QueuedJob) -> bool:
-        for server in self.servers.get(line, ()):  # noqa: SIM110  # it takes half the time of any()
-            if server.may_begin(job):
-                return True
-        return False
+        return self._fill((line,), now_s, rng) if line is not None else []
 
     def found_running(self, job: QueuedJob, host: HostId, now_s: float, slots: int = 1) -> None:
         """A new dispatcher learns of an attempt of the previous one, begun by `now_s`."""

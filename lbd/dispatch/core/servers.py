@@ -114,13 +114,6 @@ class Server:
         host = self.host
         return host is not None and (self.free + host.ahead > 0 or self.used < host.beside_hog)
 
-    def may_begin(self, job: QueuedJob) -> bool:
-        """Whether a slot is free, or the job might begin ahead of one or beside a hog."""
-        host = self.host
-        if host is None:
-            return False
-        return self.free > 0 or self.used < host.beside_hog or self.takes(job)
-
     def takes_beside_hog(self, job: QueuedJob) -> bool:
         """Whether it takes the job although one user's commands hold all its slots: the job is
         another user's and small, and it has what the job needs."""

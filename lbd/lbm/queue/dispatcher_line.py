@@ -37,8 +37,7 @@ from lbd.lbm.queue.attempt import Attempt, let_go
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.dispatcher_words import (
     SAID_MAX,
-    TOO_MUCH,
-    is_too_much,
+    HeldOrders,
     order_bytes,
     read_down,
     refusal,
@@ -65,8 +64,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("lbd.lbm")
 job_log = JobLog(log)
 
-RECONNECT_S = 0.3
-LINGER_S = 0.005
+RECONNECT_S, LINGER_S = 0.3, 0.005
 SOON_SHARE = 0.1  # of the time in which those sent ahead run
 SLOTS_SETTLE_S = 0.05  # most slots taken are free again by then, so there is nothing to report
 TOLD_S, TOLD_POLL_S = 1.0, 0.01
@@ -105,7 +103,7 @@ class DispatcherLine:
         self._host, self._client = host, client
         client.spools.own_logs = partial(output_of, self)
         self._held: dict[Key, Held] = {}
-        self._held_bytes = 0  # that their orders take
+        self._orders = HeldOrders()
         self._lease_watch = LeaseWatch(lambda: [held.attempt for held in self._held.values()])
         client.leases = self._leases = Leases(lease_s=host.config.dispatch.lease_s)
         self._ahead = Ahead(host.config.dispatch.ahead_s)
@@ -157,7 +155,7 @@ class DispatcherLine:
                 with shares.spending(call):
                     down = read_down(message)
                     self._answered(down)
-                for obey, orders in self._orders(down):
+                for obey, orders in self._orders_in(down):
                     async for order in shares.in_turns(call, orders):
                         obey(order)
         finally:
@@ -237,7 +235,7 @@ class DispatcherLine:
         self.summary = {"mode": reply.mode, "leader": self._client.leader,
                         "queued": reply.queued, "running": reply.running}  # fmt: skip
 
-    def _orders(self, down: pb.WorkDown) -> list[tuple[Callable[..., None], Sequence[Message]]]:
+    def _orders_in(self, down: pb.WorkDown) -> list[tuple[Callable[..., None], Sequence[Message]]]:
         """Returns the orders of a message, perhaps a hundred thousand, each kind with how it is
         carried out."""
         of_kinds = (
@@ -261,8 +259,10 @@ class DispatcherLine:
             return
         if fault := fault_of_start(start):
             return self._turn_away(start, "request", f"its order cannot be carried out: {fault}")
-        if self._ending or is_too_much(len(self._held), self._held_bytes, start):
-            return self._turn_away(start, "late", ENDING if self._ending else TOO_MUCH)
+        if self._ending:
+            return self._turn_away(start, "late", ENDING)
+        if why := self._orders.why_not(start):  # others' jobs may well start here
+            return self._turn_away(start, "no-room", why)
         until_s = self._leases.take(key, start.anchor, start.lease_s, clock_s())
         if until_s is None:
             self._heartbeat_wanted = True  # from which the next order's lease can count
@@ -273,7 +273,7 @@ class DispatcherLine:
 
     def _hold(self, key: Key, attempt: Attempt, end: pb.AttemptReport | None = None) -> None:
         self._held[key] = held = Held(attempt, end, order_bytes(attempt.start, attempt.request))
-        self._held_bytes += held.order_bytes
+        self._orders.change(attempt.start.user, held.order_bytes, 1)
         self._lease_watch.changed(is_any_held=True)
         self._names.add(attempt.id)
 
@@ -316,7 +316,7 @@ class DispatcherLine:
         key = JobId(item.job), item.attempt
         if (held := self._held.get(key)) and held.attempt.execution.is_reported:
             del self._held[key]
-            self._held_bytes -= held.order_bytes
+            self._orders.change(held.attempt.start.user, held.order_bytes, -1)
             self._names.discard(held.attempt.id)
             let_go(held.attempt)
             self._lease_watch.changed(is_any_held=bool(self._held))

@@ -5,6 +5,9 @@ memory, must not block other work here by taking seconds to process, and must no
 attempts that no other dispatcher would accept from this host.
 """
 
+from collections import Counter
+from dataclasses import dataclass, field
+
 from lbd.lbm.core.execution_events import ReportRefused
 from lbd.lbm.core.journey_events import Refused
 from lbd.net.gen import dispatch_pb2 as pb
@@ -16,9 +19,10 @@ SAID_MAX = 100_000  # orders and named attempts in one message
 WORD_CHARS_MAX = 255  # as much as a dispatcher accepts from a host
 MODE_CHARS_MAX = 40
 HELD_MAX = 20_000  # attempts held here, and the bytes of their orders
-HELD_BYTES_MAX = 512 << 20
+HELD_BYTES_MAX, HELD_OF_USER = 512 << 20, 128 << 20  # no user keeps the others' out
 WORD_BYTES = 96  # that each word of an order takes here, besides what it says
 TOO_MUCH = "it has too many orders pending"
+OWN_TOO_MUCH = "it has too many long orders of this user"
 
 
 def read_down(message: bytes) -> pb.WorkDown:
@@ -40,9 +44,28 @@ def order_bytes(start: pb.Start, request: lbm_pb2.RunRequest) -> int:
     return start.ByteSize() + WORD_BYTES * (words + len(request.limits))
 
 
-def is_too_much(held: int, held_bytes: int, start: pb.Start) -> bool:
-    """`held`: how many orders this host holds, and what they take in memory."""
-    return held >= HELD_MAX or held_bytes + start.ByteSize() > HELD_BYTES_MAX
+@dataclass(slots=True)
+class HeldOrders:
+    """How many orders this host holds, and what they take in memory."""
+
+    number: int = 0
+    all_bytes: int = 0
+    of_user: Counter[str] = field(default_factory=Counter)
+
+    def change(self, user: str, order_bytes: int, sign: int) -> None:
+        self.number += sign
+        self.all_bytes += sign * order_bytes
+        self.of_user[user] += sign * order_bytes
+        if not self.of_user[user]:
+            del self.of_user[user]
+
+    def why_not(self, start: pb.Start) -> str:
+        """Returns why this one is too much; "" if it is not."""
+        more = start.ByteSize()
+        if self.of_user[start.user] + more > HELD_OF_USER:
+            return OWN_TOO_MUCH
+        is_too_much = self.number >= HELD_MAX or self.all_bytes + more > HELD_BYTES_MAX
+        return TOO_MUCH if is_too_much else ""
 
 
 def refusal(start: pb.Start, phase: str, reason: str) -> pb.AttemptReport:

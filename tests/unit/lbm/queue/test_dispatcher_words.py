@@ -15,10 +15,11 @@ from lbd.lbm.queue.dispatcher_line import DispatcherLine
 from lbd.lbm.queue.dispatcher_words import (
     HELD_BYTES_MAX,
     HELD_MAX,
+    OWN_TOO_MUCH,
     SAID_MAX,
     TOO_MUCH,
     WORD_CHARS_MAX,
-    is_too_much,
+    HeldOrders,
     order_bytes,
     read_down,
 )
@@ -78,12 +79,29 @@ def test_its_mode_is_a_word():
 
 
 def test_a_host_holds_a_limited_number_of_orders_and_of_their_bytes():
-    small = pb.Start(job="1", attempt=1)
-    assert not is_too_much(HELD_MAX - 1, 100 * HELD_MAX, small)
-    assert is_too_much(HELD_MAX, 100 * HELD_MAX, small)
-    long = pb.Start(job="1", attempt=1, spec=pb.StoredSpec(input=bytes(4 << 20)))
-    assert not is_too_much(1, HELD_BYTES_MAX - long.ByteSize(), long)
-    assert is_too_much(1, HELD_BYTES_MAX - long.ByteSize() + 1, long)
+    small = pb.Start(job="1", attempt=1, user="ann")
+    held = HeldOrders(HELD_MAX - 1, 100 * HELD_MAX)
+    assert not held.why_not(small)
+    held.change("bob", 100, 1)
+    assert held.why_not(small) == TOO_MUCH
+    long = pb.Start(job="1", attempt=1, user="ann", spec=pb.StoredSpec(input=bytes(4 << 20)))
+    assert not HeldOrders(1, HELD_BYTES_MAX - long.ByteSize()).why_not(long)
+    assert HeldOrders(1, HELD_BYTES_MAX - long.ByteSize() + 1).why_not(long) == TOO_MUCH
+
+
+def test_no_user_has_a_host_hold_so_many_bytes_that_it_takes_no_others_orders():
+    """24 sleeping jobs of 230,000 words each took all that a host holds, and with one more at the
+    head of the queue everybody's jobs waited seconds."""
+    held, long = HeldOrders(), pb.Start(job="1", attempt=1, user="ann")
+    long.spec.input = bytes(1 << 20)
+    while not held.why_not(long):
+        held.change("ann", long.ByteSize(), 1)
+    assert held.why_not(long) == OWN_TOO_MUCH
+    long.user = "bob"
+    assert not held.why_not(long)
+    held.change("ann", long.ByteSize(), -1)
+    long.user = "ann"
+    assert not held.why_not(long)
 
 
 def test_each_word_of_an_order_counts_with_what_it_takes_in_memory():
@@ -100,7 +118,7 @@ async def test_an_order_is_measured_once_however_many_follow(line):
     ms of its event loop on that for each new one."""
 
     class Order:
-        weighed = 0
+        weighed, user = 0, "ann"
 
         def ByteSize(self):  # a method of protobuf
             Order.weighed += 1
@@ -111,21 +129,21 @@ async def test_an_order_is_measured_once_however_many_follow(line):
         line._hold((str(number), 1), attempt)
     long = pb.Start(job="1", attempt=1, spec=pb.StoredSpec(input=bytes(4 << 20)))
     for _ in range(5):
-        assert not is_too_much(len(line._held), line._held_bytes, long)
+        assert not line._orders.why_not(long)
     assert Order.weighed == 3
-    assert line._held_bytes == 3 << 20
+    assert line._orders.all_bytes == 3 << 20
 
 
 async def test_what_is_too_much_waits_at_the_dispatcher(line):
     """Everything was accepted, sixteen megabytes at a time."""
-    for number in range(1, HELD_MAX + 1):
-        line._held[str(number), 1] = SimpleNamespace(order_bytes=100)
+    line._orders.change("ann", 100 * HELD_MAX, 1)
+    line._orders.number = HELD_MAX
     start = pb.Start(job="7000000", attempt=1, lease_s=30.0)
     start.anchor = line._leases.heartbeat(clock_s())
     line._start(start)
     (news,) = line._pending.take()
-    assert (news.event, news.phase, news.reason) == ("refused", "late", TOO_MUCH)
-    assert len(line._held) == HELD_MAX
+    assert (news.event, news.phase, news.reason) == ("refused", "no-room", TOO_MUCH)
+    assert not line._held
 
 
 async def test_who_reads_no_refusals_is_not_heard_on(line):
