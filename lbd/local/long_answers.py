@@ -74,7 +74,7 @@ async def in_turns(rows: Iterable[Row]) -> AsyncIterator[Row]:
 
 async def encode(message: Json) -> bytes:
     """Like `json_socket.encode`, with pauses within lists."""
-    pieces = []  # joined once: an answer may have tens of megabytes
+    pieces: list[bytes] = []  # joined once: an answer may have tens of megabytes
     for key, value in message.items():
         pieces.append(f"{',' if pieces else '{'}{text_of(key)}:".encode())
         if not isinstance(value, list):
