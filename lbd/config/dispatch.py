@@ -100,7 +100,8 @@ class DispatchConfig(Section):
     # space in the ledger for all jobs on record: their commands, environments and inputs. One user
     # may have as much of it, and of the disk, as is left for all others
     ledger_bytes: int = within(32 << 30, 1 << 20, 1 << 50)
-    max_array: int = within(100_000, 1, 10_000_000)  # most tasks of one array
+    # most tasks of one array. Each may have 10,000 arguments and variables, a job alone 20,000
+    max_array: int = within(100_000, 1, 10_000_000)
     max_input_bytes: int = within(4 << 20, 0, 11 << 20)  # most standard input of a queued job
     # most output of an attempt, for standard output and error each; beyond that, the middle is
     # dropped

@@ -23,7 +23,14 @@ from lbd.model import NO_FACTS, Facts, HostId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 from lbd.net.spooled_output import NO_ROOM_CHARS, is_spooled
-from lbd.net.submitter import Submitter, contradiction, request_in
+from lbd.net.submitter import (
+    Submitter,
+    contradiction,
+    has_too_many_words,
+    request_in,
+    words_in,
+)
+from lbd.text.command_words import QUEUED_WORDS_MAX, TOO_MANY_WORDS
 from lbd.text.index_list import Runs, count_of, read_runs
 from lbd.text.needs_words import are_needs, read_facts, read_needs_text
 from lbd.text.one_line import one_line
@@ -102,8 +109,7 @@ def submission_of(
         speedup=(asked.parallelism, asked.sigma) if asked.HasField("parallelism") else None,
         work_s=asked.work_s if asked.HasField("work_s") else None,
     )
-    words = len(request.argv) + len(request.environment)
-    if fault := fault_of_tasks(sent, words, len(asked.after), own):
+    if fault := fault_of_tasks(sent, words_in(request), len(asked.after), own):
         raise LbdError(fault)
     if len(sent.key) > KEY_MAX:
         raise LbdError(f"--idempotency-key: at most {KEY_MAX} characters")
@@ -256,6 +262,8 @@ def submitter_of(
     asked: pb.SubmitRequest, stored: pb.StoredSpec
 ) -> tuple[Submitter, lbm_pb2.RunRequest]:
     """Returns the submitter, who must also own the command, and the request. Raises LbdError."""
+    if len(asked.command) > QUEUED_WORDS_MAX or has_too_many_words(stored):
+        raise LbdError(f"this cannot be queued: {TOO_MANY_WORDS}")
     request = request_in(stored)
     if request is None:
         raise LbdError("this cannot be queued: its command is not a RunRequest")

@@ -1,5 +1,4 @@
-"""Jobs as clients see them: rows of the ledger as messages, with why each waits and for how
-long."""
+"""Jobs as clients see them: ledger rows as messages, with why each waits and for how long."""
 
 import asyncio
 import math
@@ -23,6 +22,7 @@ from lbd.model import ENDED_NAMES, Closed, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.submitter import request_in
 from lbd.process.boot_clock import clock_s
+from lbd.text.command_words import shown_of_joined
 from lbd.text.job_phrases import (
     BEGINS_ONCE,
     DISPATCHER,
@@ -40,6 +40,7 @@ ATTEMPTS_SHOWN = 20_000  # in one answer, besides the last one of each job
 EXPLAINED_MAX = 100  # jobs in one answer
 NOTHING = Prediction(None, "")
 FRAME_BYTES = 6  # overhead of each job in a message
+WORD_BYTES = 8  # added for each word of its command, so that an answer has not too many fields
 
 
 @dataclass(slots=True)
@@ -305,7 +306,7 @@ def job_info(
     reply = pb.JobInfo(
         id=row.id,
         name=row.name,
-        command=row.command.split(b"\0"),
+        command=shown_of_joined(row.command),
         user=row.user,
         origin=row.origin,
         host=row.host,
@@ -343,13 +344,16 @@ def job_info(
     return reply
 
 
+def cost_bytes(job: pb.JobInfo) -> int:
+    return job.ByteSize() + FRAME_BYTES + WORD_BYTES * len(job.command)
+
+
 def in_pieces(jobs: Sequence[pb.JobInfo], bytes_max: int) -> list[list[pb.JobInfo]]:
-    """Splits the jobs into pieces of at most `bytes_max`, unless one job exceeds that; one empty
-    piece if there are no jobs."""
+    """Splits jobs into pieces of at most `bytes_max`, or of one job; one empty piece if none."""
     pieces: list[list[pb.JobInfo]] = [[]]
     size = 0
     for job in jobs:
-        own = job.ByteSize() + FRAME_BYTES
+        own = cost_bytes(job)
         if pieces[-1] and size + own > bytes_max:
             pieces.append([])
             size = 0
@@ -362,7 +366,7 @@ async def newest_of(jobs: Sequence[pb.JobInfo], bytes_max: int) -> list[pb.JobIn
     """Returns the last of the jobs that take at most `bytes_max`, at least one of any."""
     found, size = list[pb.JobInfo](), 0
     async for job in in_turns(reversed(jobs)):
-        size += job.ByteSize() + FRAME_BYTES
+        size += cost_bytes(job)
         if found and size > bytes_max:
             break
         found.append(job)

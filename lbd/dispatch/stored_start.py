@@ -5,7 +5,8 @@ from google.protobuf.message import DecodeError
 
 from lbd.dispatch.core.ledger_rows import LedgerTrouble, Stored
 from lbd.net.gen import dispatch_pb2 as pb
-from lbd.net.submitter import request_in
+from lbd.net.submitter import has_too_many_words, request_in
+from lbd.text.command_words import TOO_MANY_WORDS
 
 
 class UnreadableSpec(LedgerTrouble):
@@ -17,6 +18,8 @@ def start_in(stored: Stored) -> pb.Start:
     try:
         start = pb.Start(origin=stored.origin, user=stored.user)
         start.spec.ParseFromString(stored.spec)
+        if has_too_many_words(start.spec):  # an earlier release let it in
+            raise UnreadableSpec(TOO_MANY_WORDS)
         if stored.uid is not None:
             start.uid = stored.uid
         elif (request := request_in(start.spec)) is not None:

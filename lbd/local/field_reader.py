@@ -10,6 +10,10 @@ CUT = "a field runs past the end of its frame"
 HEADER = struct.Struct("<cI")
 
 
+class TooManyFields(ValueError):
+    """More than its reader allows."""
+
+
 class Reader:
     def __init__(self, table: Iterable[Field]) -> None:
         self._fields = {field.key: field for field in table}
@@ -44,7 +48,7 @@ def by_key_until(
     unpack, at, end, left = HEADER.unpack_from, 0, len(body), most
     while at < end:
         if not left:
-            raise ValueError(f"more than {most} fields")
+            raise TooManyFields(f"more than {most} fields")
         start = at + HEADER_BYTES
         if start > end:
             raise ValueError(CUT)

@@ -22,7 +22,6 @@ OPERATIONS = frozenset(
 )  # fmt: skip
 AT_ONCE = 2  # per asker
 STEP_S = 0.02  # without a pause
-ROWS = 500  # encoded without a pause
 Row = TypeVar("Row")
 
 
@@ -75,18 +74,19 @@ async def in_turns(rows: Iterable[Row]) -> AsyncIterator[Row]:
 
 async def encode(message: Json) -> bytes:
     """Like `json_socket.encode`, with pauses within lists."""
-    parts = []
+    pieces: list[bytes] = []  # joined once: an answer may have tens of megabytes
     for key, value in message.items():
-        if isinstance(value, list) and len(value) > ROWS:
-            pieces = []
-            for at in range(0, len(value), ROWS):
-                pieces.append(text_of(value[at : at + ROWS])[1:-1])
-                await asyncio.sleep(0)
-            parts.append(f"{text_of(key)}:[{','.join(pieces)}]")
-        else:
-            parts.append(f"{text_of(key)}:{text_of(value)}")
-    return frames.pack(frames.JSON, f"{{{','.join(parts)}}}".encode())
+        pieces.append(f"{',' if pieces else '{'}{text_of(key)}:".encode())
+        if not isinstance(value, list):
+            pieces.append(text_of(value).encode())
+            continue
+        mark = b"["
+        async for row in in_turns(value):
+            pieces += (mark, text_of(row).encode())
+            mark = b","
+        pieces.append(b"]" if value else b"[]")
+    pieces.append(b"}" if pieces else b"{}")
+    return frames.pack(frames.JSON, b"".join(pieces))
 
 
-def text_of(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
+text_of = json.JSONEncoder(separators=(",", ":")).encode

@@ -7,17 +7,21 @@ objects for them. The walk takes half a microsecond per field, so it is short fo
 file, which is one field. Anything the walk does not understand is refused.
 """
 
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TypeVar
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
+from lbd.local.long_answers import in_turns
+
 FIELD_BYTES = 2  # minimum per field
 # For requests: a command may have half a million words (FIELDS_MAX of local/frames.py), a host
 # twenty thousand attempts.
 FIELDS_MAX, MESSAGES_MAX = 600_000, 1 << 16
-# For answers that we have asked for: 12 MiB of jobs.
-ANSWER_FIELDS_MAX, ANSWER_MESSAGES_MAX = 1 << 22, 1 << 18
+# For answers that we have asked for: 12 MiB of jobs, which protobuf parses in a tenth of a second.
+ANSWER_FIELDS_MAX, ANSWER_MESSAGES_MAX = 5 << 19, 1 << 18
+STEP_FIELDS = 1 << 13  # that are walked without a pause
 VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5
 TAG_BITS, NUMBER_SHIFT = 32, 3
 CONTINUES = bytes(range(128, 256))  # the bytes of a number except its last
@@ -28,10 +32,15 @@ SIZES = {
 }  # fmt: skip
 
 Parsed = TypeVar("Parsed", bound=Message)
+Turns = Callable[[Iterator[None]], AsyncIterator[None]]
 # The fields of a message type that matter: a nested type; the bytes of each number of a list, 0 if
 # they vary; None for texts. Empty: it contains no list anywhere, so it need not be walked.
 Kind = dict[int, "Kind | int | None"]
 KINDS: dict[str, Kind] = {}
+
+
+class TooManyFields(DecodeError):
+    """It may be a well-formed message."""
 
 
 def parsed(
@@ -50,6 +59,24 @@ def parsed(
 def parsed_answer(kind: type[Parsed], data: bytes) -> Parsed:
     """Parses an answer that we have asked for. Raises DecodeError."""
     return parsed(kind, data, ANSWER_FIELDS_MAX, ANSWER_MESSAGES_MAX)
+
+
+async def parsed_in_turns(kind: type[Parsed], data: bytes, turns: Turns = in_turns) -> Parsed:
+    """Like `parsed_answer`, while others are served. `turns` takes the steps. Raises
+    DecodeError."""
+    found: list[Parsed] = []
+    async for _ in turns(steps(kind, data, found)):
+        pass
+    return found[0]
+
+
+def steps(kind: type[Parsed], data: bytes, found: list[Parsed]) -> Iterator[None]:
+    """Raises DecodeError."""
+    if len(data) > FIELD_BYTES * STEP_FIELDS:
+        descriptor: Descriptor = kind.DESCRIPTOR  # type: ignore[assignment]  # upb's, to the stubs
+        yield from walk(data, kind_of(descriptor), ANSWER_FIELDS_MAX, ANSWER_MESSAGES_MAX)
+    found.append(kind.FromString(data))
+    yield
 
 
 def kind_of(descriptor: Descriptor) -> Kind:
@@ -83,6 +110,13 @@ def _kind_of(descriptor: Descriptor, made: dict[str, Kind]) -> Kind:
 
 def check(data: bytes, kind: Kind, fields_max: int, messages_max: int) -> None:
     """Raises DecodeError if there are too many fields or messages, or the walk fails."""
+    for _ in walk(data, kind, fields_max, messages_max):
+        pass
+
+
+def walk(data: bytes, kind: Kind, fields_max: int, messages_max: int) -> Iterator[None]:
+    """Does the same in steps. Raises DecodeError."""
+    step_end = min(STEP_FIELDS, fields_max)
     around: list[tuple[int, Kind]] = []  # ends and types of the enclosing messages
     at, end, fields, messages = 0, len(data), 0, 0
     try:
@@ -126,10 +160,13 @@ def check(data: bytes, kind: Kind, fields_max: int, messages_max: int) -> None:
                 raise DecodeError("it has groups")
             if at > end:
                 raise DecodeError("it is cut short")
-            if fields > fields_max or messages > messages_max:
-                raise DecodeError(
-                    f"it has more than {fields_max} fields, or {messages_max} messages in it"
-                )
+            if fields > step_end or messages > messages_max:
+                if fields > fields_max or messages > messages_max:
+                    raise TooManyFields(
+                        f"it has more than {fields_max} fields, or {messages_max} messages in it"
+                    )
+                yield
+                step_end = min(fields + STEP_FIELDS, fields_max)
     except IndexError:
         raise DecodeError("it is cut short") from None
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from lbd.net.gen import dispatch_pb2, lbm_pb2
-from lbd.net.parsing import parsed
+from lbd.net.parsing import FIELD_BYTES, TooManyFields, parsed
+from lbd.text.command_words import QUEUED_FIELDS_MAX, QUEUED_WORDS_MAX
 from lbd.text.one_line import one_line
 
 # For a submission by `Queue`: the dispatcher holds it as long as that call lasts.
@@ -39,6 +40,25 @@ def request_in(spec: dispatch_pb2.StoredSpec) -> lbm_pb2.RunRequest | None:
         return parsed(lbm_pb2.RunRequest, staged or plain)
     except DecodeError:
         return None
+
+
+def has_too_many_words(spec: dispatch_pb2.StoredSpec) -> bool:
+    """Whether a stored job has more words than one of the queue may have; not many more of them are
+    looked at."""
+    request = spec.staged_request or spec.run_request
+    if len(request) <= FIELD_BYTES * QUEUED_WORDS_MAX:
+        return False
+    try:
+        found = parsed(lbm_pb2.RunRequest, request, QUEUED_FIELDS_MAX)
+    except TooManyFields:
+        return True
+    except DecodeError:
+        return False
+    return words_in(found) > QUEUED_WORDS_MAX
+
+
+def words_in(request: lbm_pb2.RunRequest) -> int:
+    return len(request.argv) + len(request.environment)
 
 
 def contradiction(request: lbm_pb2.RunRequest, submitter: Submitter) -> str:

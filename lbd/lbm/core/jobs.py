@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from lbd.errors import PeerError
 from lbd.lbm.core.execution_events import Cause
 from lbd.model import HostId, JobId, JobState
+from lbd.text.command_words import shown
 from lbd.text.placement_phrases import PLACED
 
 CLAIMS_KEPT = 10_000
-SHOWN_BYTES = 4096  # of a command line in `lbctl jobs`
+SHOWN_BYTES = (
+    4096  # of a command line in `lbctl jobs`: a history of whole ones could fill the memory
+)
 RENAMED_KEPT = 1000
 NOWHERE = HostId("")
 
@@ -68,19 +71,6 @@ class Job:
         self.state = JobState.PENDING
 
 
-def shown(command: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """Cuts a command to the length that people read: a `history` of whole commands could fill the
-    memory."""
-    left = SHOWN_BYTES
-    kept: list[bytes] = []
-    for word in command:
-        if left <= 0:
-            return (*kept, "…".encode())
-        kept.append(word[:left])
-        left -= len(word) + 1
-    return tuple(kept)
-
-
 class Jobs:
     """The running jobs, and the last `history` ended ones. `ended` is called at each end.
 
@@ -113,7 +103,8 @@ class Jobs:
             del self.placed[pid]
 
     def add(self, job: Job) -> None:
-        job.command, job.directory = shown(job.command), job.directory[:SHOWN_BYTES]
+        job.command = tuple(shown(job.command, SHOWN_BYTES))
+        job.directory = job.directory[:SHOWN_BYTES]
         self.running[job.id] = job
 
     def rename(self, job: Job, new: JobId) -> None:

@@ -21,8 +21,9 @@ from lbd.lbm.inbound.request import QUEUED_ID, fault_of, make_order
 from lbd.lbm.session.request import REQUEST_BYTES_MAX, SLOTS_MAX
 from lbd.model import NO_NEEDS, Needs
 from lbd.net.gen import dispatch_pb2, lbm_pb2
-from lbd.net.parsing import parsed
-from lbd.net.submitter import Submitter, contradiction
+from lbd.net.parsing import TooManyFields, parsed
+from lbd.net.submitter import Submitter, contradiction, words_in
+from lbd.text.command_words import QUEUED_FIELDS_MAX, QUEUED_WORDS_MAX, TOO_MANY_WORDS
 from lbd.text.needs_words import read_needs_text
 
 UNSAID = "its dispatcher is an older release that does not say whose it is; upgrade that host"
@@ -140,9 +141,13 @@ def read(run_request: bytes, submitter: Submitter | None) -> Common:
     if len(run_request) > REQUEST_BYTES_MAX:
         return Common(request, f"it has more than {REQUEST_BYTES_MAX} bytes")
     try:
-        request = parsed(lbm_pb2.RunRequest, run_request)
+        request = parsed(lbm_pb2.RunRequest, run_request, QUEUED_FIELDS_MAX)
+    except TooManyFields:
+        return Common(request, TOO_MANY_WORDS)
     except DecodeError:
         return Common(request, "not a RunRequest")
+    if words_in(request) > QUEUED_WORDS_MAX:
+        return Common(lbm_pb2.RunRequest(), TOO_MANY_WORDS)
     request.job_id = "0"
     fault = UNSAID if submitter is None else contradiction(request, submitter)
     if submitter is not None:

@@ -23,7 +23,7 @@ from lbd.local.json_socket import JsonClient
 from lbd.local.rate_limit import USER_SHARE, CallRates, TimeShares
 from lbd.model import target_of
 from lbd.net.gen import dispatch_pb2 as pb
-from lbd.net.parsing import parsed_answer
+from lbd.net.parsing import TooManyFields, parsed_in_turns
 from lbd.net.question import ChannelMayClose, Unanswered, ask
 from lbd.net.submitter import WATCHED_BYTES
 from lbd.net.transport import Peers
@@ -52,6 +52,7 @@ SEEK_AGAIN_S = 0.2
 RESTART_S, SUBMIT_RESTART_S = 4.0, 10.0
 READ_SHARE = 0.1  # of our time, for updates of watched jobs; passing them on takes longer
 RECONNECT_S = 3.0  # longer than gRPC's longest pause before it tries again (transport.py)
+TOO_LONG = "has more to say than this host reads; ask for fewer jobs, by their ids"
 NO_QUEUE = "this cluster has no queue; `lbctl queue enable HOST` creates one"
 
 
@@ -61,6 +62,10 @@ class NoDispatcher(Unavailable):
 
 class NotOffered(Unavailable):
     """The dispatcher is of an earlier release, which does not know the question."""
+
+
+class AnswerTooLong(Unavailable):
+    """Nothing is wrong with the dispatcher."""
 
 
 GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, None)  # of a lost one
@@ -259,7 +264,7 @@ class DispatcherClient:
         await self._turn(user, len(data))
         try:
             answer = await ask(channel, SERVICE + method, data, self._peers.metadata, timeout_s)
-            reply = parsed_answer(kind, answer)
+            reply = await parsed_in_turns(kind, answer)
         except (Unanswered, DecodeError) as problem:
             raise self._unavailable(problem) from None
         self._user_rates.answered(user, len(answer), time.monotonic())
@@ -275,6 +280,8 @@ class DispatcherClient:
             await asyncio.sleep(wait_s)
 
     def _unavailable(self, problem: Exception) -> Unavailable:
+        if isinstance(problem, TooManyFields):  # which says nothing about the dispatcher
+            return AnswerTooLong(f"the dispatcher on {self.leader} {TOO_LONG}")
         code = code_of(problem)
         if code is grpc.StatusCode.UNIMPLEMENTED:
             return NotOffered(why_of(problem))
@@ -377,8 +384,7 @@ def give_key(request: pb.SubmitRequest) -> None:
 async def jobs_in(message: bytes, shares: TimeShares, host: str) -> pb.JobsInfo:
     """Raises DecodeError."""
     await shares.turn(host)
-    with shares.spending(host):
-        return parsed_answer(pb.JobsInfo, message)
+    return await parsed_in_turns(pb.JobsInfo, message, partial(shares.in_turns, host))
 
 
 def code_of(problem: Exception) -> grpc.StatusCode | None:

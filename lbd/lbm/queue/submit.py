@@ -27,7 +27,7 @@ from lbd.lbm.queue.followed_array import FollowedArray
 from lbd.lbm.queue.named_host import ANSWER_DETACHED_S, ANSWER_S, why_refused
 from lbd.lbm.session.client import pack_end
 from lbd.lbm.session.peer_process import PeerProcess
-from lbd.lbm.session.request import WORDS_MAX, ClientRequest, request_of, within
+from lbd.lbm.session.request import ClientRequest, queued_fields, request_of, within
 from lbd.lbm.staging.pack_store import Note
 from lbd.lbm.staging.queued_files import QueuedFiles
 from lbd.local import client_tags as tags
@@ -35,7 +35,7 @@ from lbd.local import frames
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller, range_owner
 from lbd.local.client_frames import Frame
-from lbd.local.field_reader import Reader, by_key
+from lbd.local.field_reader import Reader
 from lbd.local.field_table import Field
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
@@ -78,7 +78,7 @@ Asked = tuple[ClientRequest, SubmitOptions]
 
 def read_queued(body: bytes) -> Asked:
     """Reads a QUEUE frame. Raises ValueError."""
-    given, options = by_key(body, WORDS_MAX), SubmitOptions()
+    given, options = queued_fields(body), SubmitOptions()
     OPTIONS.set(given, options)
     return request_of(given), options
 

@@ -12,7 +12,7 @@ from lbd.errors import Unavailable
 from lbd.local.json_socket import JsonClient, Refusal
 from lbd.model import target_of
 from lbd.net import question
-from lbd.net.parsing import parsed_answer
+from lbd.net.parsing import parsed_in_turns
 from lbd.net.transport import Peers
 from lbd.text.one_line import one_line
 
@@ -90,7 +90,7 @@ class Cluster:
         try:
             method = SERVICE + method
             answer = await question.ask(channel, method, data, self.peers.metadata, timeout_s)
-            return parsed_answer(reply, answer)
+            return await parsed_in_turns(reply, answer)
         except question.Unanswered as problem:
             is_there = problem.code is not grpc.StatusCode.UNAVAILABLE
             kind = Unavailable if is_there else Unreached

@@ -13,6 +13,7 @@ from lbd.load.process_table import task_of
 from lbd.local.json_socket import Json
 from lbd.model import JobId, JobState
 from lbd.net.gen import dispatch_pb2, lbm_pb2
+from lbd.text.command_words import shown
 from lbd.text.needs_words import read_needs_text
 from lbd.text.placement_phrases import PLACED
 
@@ -110,7 +111,7 @@ def job_json(job: lbm_pb2.JobRecord | dispatch_pb2.JobInfo) -> Json:
     return {
         "id": str(job.id),
         "name": job.name or None,
-        "command": [os.fsdecode(part) for part in job.command],
+        "command": [os.fsdecode(part) for part in shown(job.command)],
         "user": job.user,
         "origin": job.origin,
         "host": job.host or None,

@@ -14,6 +14,7 @@ from lbd.lbm.core.vouching import why_withheld
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.accounts import user_name
+from lbd.lbm.queue.dispatcher_client import AnswerTooLong
 from lbd.lbm.session.cluster import ClusterHost
 from lbd.lbm.session.command_questions import CommandAnswers
 from lbd.lbm.session.cpu_of_jobs import CpuOfJobs, add_cpu, used_in
@@ -170,6 +171,8 @@ class Questions:
                 found += await self._queue.jobs(
                     everything, whose, tasks=bool(question.get("tasks"))
                 )
+            except AnswerTooLong:
+                raise
             except Unavailable:
                 missing.append(DISPATCHER)
         add_cpu(found, used)

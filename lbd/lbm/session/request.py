@@ -10,11 +10,12 @@ from lbd.lbm.core.next_host_after_refusal import Demands
 from lbd.lbm.core.pauses import Pauses
 from lbd.local import client_tags as tags
 from lbd.local import frames
-from lbd.local.field_reader import Reader, by_key
+from lbd.local.field_reader import Reader, TooManyFields, by_key
 from lbd.local.field_table import Field
 from lbd.local.rate_limit import turns_of
 from lbd.model import NO_NEEDS, HostId, Needs
 from lbd.policy.invocation import name_of
+from lbd.text.command_words import QUEUED_FIELDS_MAX, QUEUED_WORDS_MAX, TOO_MANY_WORDS
 from lbd.text.needs_words import is_count, read_needs_text
 from lbd.text.one_line import one_line
 
@@ -104,6 +105,18 @@ class ClientRequest:
 def read_request(body: bytes) -> ClientRequest:
     """Raises ValueError on a malformed field; unknown keys are ignored."""
     return request_of(by_key(body, WORDS_MAX))
+
+
+def queued_fields(body: bytes) -> dict[bytes, list[bytes]]:
+    """The fields of a QUEUE frame, of which no more are read than a queued job may have. Raises
+    ValueError."""
+    try:
+        given = by_key(body, QUEUED_FIELDS_MAX)
+    except TooManyFields:
+        raise ValueError(TOO_MANY_WORDS) from None
+    if sum(len(given.get(key, ())) for key in (tags.ARGUMENT, tags.ENVIRONMENT)) > QUEUED_WORDS_MAX:
+        raise ValueError(TOO_MANY_WORDS)
+    return given
 
 
 def request_of(given: dict[bytes, list[bytes]]) -> ClientRequest:

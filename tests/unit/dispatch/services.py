@@ -48,9 +48,9 @@ async def never_answers():
     raise AssertionError
 
 
-def request(origin="h2", user="ann", uid=1001, argv=(b"id",), directory=b"/", needs=""):
+def request(origin="h2", user="ann", uid=1001, argv=(b"id",), directory=b"/", **more):
     return lbm_pb2.RunRequest(
-        origin=origin, user=user, uid=uid, argv=argv, directory=directory, needs=needs
+        origin=origin, user=user, uid=uid, argv=argv, directory=directory, **more
     )
 
 

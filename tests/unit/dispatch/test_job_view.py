@@ -16,6 +16,7 @@ from lbd.dispatch.core.ledger_rows import Submission, Tally, Wanted
 from lbd.dispatch.core.outlook.forecast import Prediction
 from lbd.dispatch.job_view import (
     JobViews,
+    cost_bytes,
     encoded,
     in_pieces,
     job_info,
@@ -24,8 +25,10 @@ from lbd.dispatch.job_view import (
 )
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.dispatch.metrics import dispatcher_metrics
+from lbd.dispatch.service import ANSWER_BYTES
 from lbd.local import long_answers
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.parsing import ANSWER_FIELDS_MAX
 from lbd.process.boot_clock import clock_s
 from lbd.text.job_phrases import is_taken_by_none
 from tests.unit.dispatch.core.outlook.test_needs_outlook import two_gpus_in_use
@@ -41,6 +44,24 @@ def test_no_piece_exceeds_the_limit_unless_it_has_a_single_job():
     assert [[job.id for job in piece] for piece in pieces] == [[0, 1], [2], [3]]
     assert all(pb.JobsInfo(jobs=piece).ByteSize() <= 800 for piece in (pieces[0], pieces[2]))
     assert in_pieces([], 800) == [[]]
+
+
+async def test_an_answer_has_room_for_so_many_words():
+    """Each takes its reader as much time as several bytes."""
+    jobs = [pb.JobInfo(id=number, command=[b""] * 1000) for number in range(9)]
+    assert [len(piece) for piece in in_pieces(jobs, 31_000)] == [3, 3, 3]
+    assert await newest_of(jobs, 31_000) == jobs[-3:]
+    # Twelve megabytes of them can be read.
+    assert 1000 * (ANSWER_BYTES // (10 * 1000)) < ANSWER_FIELDS_MAX // 2
+
+
+async def test_a_command_is_listed_as_far_as_people_read_it(tmp_path):
+    """Whoever listed thirty jobs of a quarter of a million words held up the LBM for seconds."""
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        assert (await world.submit(asking(command=[b"true"] + [b""] * 19_000))).error == ""
+        (row,) = await world.ledger.find(Wanted())
+    assert len(row.command) == 19_004, "it is on record as it is"
+    assert job_info(row, "", is_final=True).command == [b"true", *[b""] * 999, "…".encode()]
 
 
 def test_a_round_time_stays_round_when_the_clocks_differ_by_a_little():
@@ -227,7 +248,7 @@ async def test_a_long_answer_is_encoded_while_others_are_heard(monkeypatch):
     monkeypatch.setattr(long_answers, "STEP_S", 0.0)
     jobs = [pb.JobInfo(id=n, command=[bytes(100)]) for n in range(20)]
     with others_turns() as turns:
-        newest = await newest_of(jobs, 10 * (jobs[0].ByteSize() + 10))
+        newest = await newest_of(jobs, 10 * (cost_bytes(jobs[1]) + 1))
         data = await encoded(newest, ["no job 7"])
     assert [job.id for job in newest] == list(range(10, 20))
     assert pb.JobsInfo.FromString(data) == pb.JobsInfo(jobs=newest, absent=["no job 7"])

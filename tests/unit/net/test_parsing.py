@@ -9,16 +9,22 @@ import pytest
 from google.protobuf.message import DecodeError
 
 import lbd
+from lbd.local import long_answers
 from lbd.net import parsing
 from lbd.net.gen import dispatch_pb2, lbm_pb2, lim_pb2
 from lbd.net.parsing import (
+    ANSWER_FIELDS_MAX,
     FIELDS_MAX,
     MESSAGES_MAX,
+    STEP_FIELDS,
+    TooManyFields,
     check,
     kind_of,
     parsed,
     parsed_answer,
+    parsed_in_turns,
 )
+from tests.unit.turns import others_turns
 
 MANY = 8 << 20
 LISTED = lbm_pb2.RunRequest, dispatch_pb2.WorkUp, dispatch_pb2.JobsInfo, lim_pb2.LimMessage
@@ -101,6 +107,26 @@ def test_messages_of_honest_hosts_are_read():
     jobs = [dispatch_pb2.JobInfo(id=number, command=[b"a"]) for number in range(100_000)]
     info = dispatch_pb2.JobsInfo(jobs=jobs)
     assert parsed_answer(dispatch_pb2.JobsInfo, info.SerializeToString()) == info
+
+
+async def test_others_are_served_while_a_long_answer_is_read(monkeypatch):
+    """One of twelve megabytes took four seconds."""
+    monkeypatch.setattr(long_answers, "STEP_S", 0.0)
+    jobs = [dispatch_pb2.JobInfo(id=number, command=[b""] * 1000) for number in range(100)]
+    info = dispatch_pb2.JobsInfo(jobs=jobs)
+    with others_turns() as turns:
+        assert await parsed_in_turns(dispatch_pb2.JobsInfo, info.SerializeToString()) == info
+        assert turns() >= 100_000 // STEP_FIELDS
+
+
+async def test_an_answer_has_no_more_fields_than_protobuf_parses_in_a_moment():
+    """What follows is not looked at."""
+    job = dispatch_pb2.JobInfo(command=[b""] * 1000)
+    data = dispatch_pb2.JobsInfo(jobs=[job] * (ANSWER_FIELDS_MAX // 1000)).SerializeToString()
+    with pytest.raises(TooManyFields):
+        await parsed_in_turns(dispatch_pb2.JobsInfo, data + b"cut short")
+    with pytest.raises(TooManyFields):
+        parsed_answer(dispatch_pb2.JobsInfo, data)
 
 
 @pytest.mark.parametrize("kind", LISTED)

@@ -10,6 +10,7 @@ from lbd.keeper.spawn_order import Order, pack_order, read_order
 from lbd.lbm.inbound.request import make_order
 from lbd.lbm.inbound.submitted import KNOWN, OWN, Submitted, fault_of_start
 from lbd.net.gen import dispatch_pb2, lbm_pb2
+from lbd.text.command_words import QUEUED_FIELDS_MAX, QUEUED_WORDS_MAX, TOO_MANY_WORDS
 
 CONFIG = Config(host=HostConfig(name="h1"))
 ANN = LocalUser("ann", 1000, 1000, (1000, 27), "/home/ann", "/bin/sh")
@@ -152,3 +153,16 @@ def test_the_directory_of_a_job_of_this_hosts_own_is_not_compared(origin, is_com
     request.directory_stamp.CopyFrom(before)
     config = replace(CONFIG, host=HostConfig(name="h1"))
     assert (make_order(request, ANN, config).stamp is not None) == is_compared
+
+
+@pytest.mark.parametrize("words", [QUEUED_WORDS_MAX, QUEUED_WORDS_MAX + 1, 240_000])
+def test_one_with_more_words_than_a_queued_job_may_have_is_not_begun(words):
+    """Its user could have it started again and again, and all words read each time."""
+    request = lbm_pb2.RunRequest()
+    request.CopyFrom(REQUEST)
+    request.argv[:] = [b"x"] * (words - len(request.environment))
+    common = Submitted().common(started(request))
+    assert common.fault == ("" if words == QUEUED_WORDS_MAX else TOO_MANY_WORDS)
+    if common.fault:
+        assert not common.request.argv, "they are not kept"
+    assert QUEUED_FIELDS_MAX > QUEUED_WORDS_MAX + 11_000  # with the names of files

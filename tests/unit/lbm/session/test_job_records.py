@@ -30,3 +30,8 @@ def test_a_key_that_lbrun_generated_is_not_shown():
         given_json(pb.GivenInfo(key=key))["idempotency_key"] for key in ("night", "", "lbrun:1f")
     ]
     assert keys == ["night", None, None]
+
+
+def test_no_host_and_no_dispatcher_has_more_of_a_command_shown_than_people_read():
+    found = queued_json(pb.JobInfo(id=12, command=[b"true"] + [b""] * 240_000))["command"]
+    assert (len(found), found[0], found[-1]) == (1001, "true", "…")

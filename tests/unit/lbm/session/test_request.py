@@ -19,6 +19,7 @@ from lbd.local import client_tags as tags
 from lbd.local import frames
 from lbd.local.rate_limit import TURN_BYTES
 from lbd.net.gen import lbm_pb2
+from lbd.text.command_words import QUEUED_FIELDS_MAX, QUEUED_WORDS_MAX
 
 
 def body(*pairs):
@@ -30,12 +31,22 @@ def test_a_valid_request():
     assert (found.argv, found.environment, found.flags) == ([b"true"], [b"A=1"], b"nv")
 
 
-@pytest.mark.parametrize("read", [read_request, read_queued])
-def test_more_words_than_possible(read):
+def test_more_words_than_possible():
     """A million of them take no more bytes than a request may have."""
-    read(body(*[(tags.ARGUMENT, b"")] * (WORDS_MAX - 1)))
+    read_request(body(*[(tags.ARGUMENT, b"")] * (WORDS_MAX - 1)))
     with pytest.raises(ValueError, match=f"more than {WORDS_MAX} fields"):
-        read(body(*[(tags.ARGUMENT, b"")] * WORDS_MAX))
+        read_request(body(*[(tags.ARGUMENT, b"")] * WORDS_MAX))
+
+
+@pytest.mark.parametrize("kind", [tags.ARGUMENT, tags.ENVIRONMENT])
+def test_a_queued_job_has_no_more_words_than_take_a_moment_to_read(kind):
+    read_queued(body(*[(kind, b"")] * (QUEUED_WORDS_MAX - 1)))
+    for words in (QUEUED_WORDS_MAX, QUEUED_FIELDS_MAX):
+        with pytest.raises(ValueError, match="from a file, or run it without the queue"):
+            read_queued(body(*[(kind, b"")] * words))
+    # Those that come last are not read at all.
+    with pytest.raises(ValueError, match="from a file, or run it without the queue"):
+        read_queued(body(*[(kind, b"")] * QUEUED_FIELDS_MAX) + b"cut short")
 
 
 def test_flags_that_add_up():
