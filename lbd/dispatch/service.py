@@ -148,9 +148,7 @@ class QueueService:
 
     async def _queue(self, data: bytes, context: "Context") -> None:
         if len(data) > WATCHED_BYTES:
-            text = (
-                f"a Queue call of {len(data)} bytes; {WATCHED_BYTES} is the most: Submit takes more"
-            )
+            text = f"a Queue call of {len(data)} bytes; {WATCHED_BYTES} is the most, not for Submit"
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
         asked = await self._read(pb.SubmitRequest, data, context)
         reply = await self._submitted(asked, len(data), context)

@@ -12,14 +12,14 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 
 from lbd.config.dispatch import LEASE_S_MAX
 from lbd.errors import LbdError
@@ -155,9 +155,8 @@ class DispatcherLine:
                 with shares.spending(call):
                     down = read_down(message)
                     self._answered(down)
-                for obey, orders in self._orders_in(down):
-                    async for order in shares.in_turns(call, orders):
-                        obey(order)
+                async for obey in shares.in_turns(call, self._orders_in(down)):
+                    obey()
         finally:
             call.cancel()
             sending.cancel()
@@ -226,32 +225,26 @@ class DispatcherLine:
         self._client.leads(self._client.leader)
         if leases.are_now(reply.lease_s):
             self._wake.set()  # the next heartbeat may be due sooner
-        named = ((JobId(item.job), item.attempt) for item in reply.renewed)
-        renewed = {key: None for key in named if key in self._held}  # each once, in order
+        renewed = {(JobId(item.job), item.attempt): None for item in reply.renewed}  # each once
         leases.renew(reply.number, renewed, reply.lease_s, clock_s())
         for key in renewed:
-            if key in leases.until_s:
+            if key in self._held and key in leases.until_s:
                 self._held[key].attempt.feed(e.Renewed(leases.until_s[key]))
         self.summary = {"mode": reply.mode, "leader": self._client.leader,
                         "queued": reply.queued, "running": reply.running}  # fmt: skip
 
-    def _orders_in(self, down: pb.WorkDown) -> list[tuple[Callable[..., None], Sequence[Message]]]:
-        """Returns the orders of a message, perhaps a hundred thousand, each kind with how it is
-        carried out."""
-        of_kinds = (
-            (self._settled, down.settled), (self._stop, down.stops),
-            (self._start, down.starts), (self._release, down.released),
-        )  # fmt: skip
-        return [(obey, orders) for obey, orders in of_kinds if orders]
+    def _orders_in(self, down: pb.WorkDown) -> Iterator[Callable[[], None]]:
+        """Yields what carries out each order of a message; there may be a hundred thousand."""
+        yield from (partial(self._settled, item) for item in down.settled)
+        for stop in down.stops:
+            if stop.signal in SIGNALS:
+                yield partial(self._feed, stop, e.EndWanted(stop.signal, stop.stop_reason))
+        yield from (partial(self._start, start) for start in down.starts)
+        yield from (partial(self._feed, item, e.Released()) for item in down.released)
 
-    def _stop(self, stop: pb.Stop) -> None:
-        held = self._held.get((JobId(stop.job), stop.attempt))
-        if held is not None and stop.signal in SIGNALS:
-            held.attempt.feed(e.EndWanted(stop.signal, stop.stop_reason))
-
-    def _release(self, item: pb.Held) -> None:
-        if (held := self._held.get((JobId(item.job), item.attempt))) is not None:
-            held.attempt.feed(e.Released())
+    def _feed(self, about: "pb.Stop | pb.Held", event: e.Event) -> None:
+        if (held := self._held.get((JobId(about.job), about.attempt))) is not None:
+            held.attempt.feed(event)
 
     def _start(self, start: pb.Start) -> None:
         key = JobId(start.job), start.attempt

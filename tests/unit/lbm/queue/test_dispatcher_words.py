@@ -223,7 +223,8 @@ async def test_others_are_served_between_the_orders_of_one_message(line, monkeyp
 
     monkeypatch.setattr("lbd.lbm.queue.dispatcher_line.TimeShares", Shares)
     line._client.work, line._client.read = work, read
-    line._heartbeat, line._start, line._stop = pb.Heartbeat, obey, obey
+    line._heartbeat, line._start = pb.Heartbeat, obey
+    line._feed = lambda order, _event: obey(order)
     await line._converse()
     assert obeyed == ["s", "0", "1", "2", "3"]
     assert turns == [0, 3, 5]
