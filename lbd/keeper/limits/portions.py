@@ -5,7 +5,7 @@ leave no processor to anybody else, the keeper included, until the last one has 
 
 So work on many processes is a generator that yields after each portion; the keeper resumes it at
 its next turn. A job may start more processes meanwhile, so rounds are repeated until nothing is
-left; a cgroup that can be killed as a whole is killed that way once the many are dead.
+left; a cgroup that can be killed as a whole is killed that way once the many have been signalled.
 
 All processes are stopped before any is killed: each one killed lets a fork bomb that is at its
 limit of processes start another, without end. A cgroup is frozen first where the kernel can do so.
@@ -188,29 +188,42 @@ def _send(number: int, order: Sequence[tuple[int, int]]) -> Generator[None, None
             yield
 
 
-def kill_group(group: str, leader: int, *, has_kill: bool) -> Generator[None, None, None]:
-    """Kills what is in a cgroup; `has_kill`: the cgroup may have a cgroup.kill file."""
+def kill_group(
+    group: str, leader: int = 0, *, has_kill: bool = True
+) -> Generator[None, None, list[int]]:
+    """Kills what is in a cgroup; `has_kill`: the cgroup may have a cgroup.kill file. Returns whom
+    it has met; the caller repeats it as long as anybody is left.
+
+    cgroup.kill ends whoever is in there at that moment, but nobody whose first thread has ended
+    while others run on: Linux sends SIGKILL to the first thread alone, where it is lost. A signal
+    to the process reaches the other threads, frozen or not. So each member is sent one, too.
+    """
     members = partial(cgroup.members, Path(group))
     hold(group)
     has_kill = has_kill and os.path.exists(f"{group}/cgroup.kill")
     if not has_kill:
         yield from signal_members(members, signal.SIGSTOP)
-    if not has_kill or len(members()) > PORTION:
-        yield from signal_members(members, signal.SIGKILL, leader)
+    killed = yield from signal_members(members, signal.SIGKILL, leader)
     if has_kill:
-        Path(group, "cgroup.kill").write_text("1")
+        _write(f"{group}/cgroup.kill", b"1")
+    return killed
 
 
 def hold(group: str) -> None:
     """Keeps a cgroup's processes from running, else from starting others, as far as its hierarchy
     can."""
-    for name, text in (("cgroup.freeze", b"1"), ("pids.max", b"0")):
-        with contextlib.suppress(OSError):
-            descriptor = os.open(f"{group}/{name}", os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                os.write(descriptor, text)
-            finally:
-                os.close(descriptor)
+    _write(f"{group}/cgroup.freeze", b"1")
+    _write(f"{group}/pids.max", b"0")
+
+
+def _write(path: str, text: bytes) -> None:
+    """Writes to a file of a cgroup, if there is one."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, text)
+        finally:
+            os.close(descriptor)
 
 
 def side_by_side(many: Iterable[Generator[None, None, None]], pause_s: float) -> None:

@@ -34,23 +34,18 @@ import struct
 import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
 from typing import NoReturn
 
 from lbd.keeper.child import Helper, Parent, leave_keeper
 from lbd.keeper.limits.portions import (
     AGAIN_S,
-    at_once,
     begun_by,
-    hold,
     kill_begun,
+    kill_group,
     longer_s,
     side_by_side,
-    signal_members,
 )
 from lbd.keeper.limits.time_limits import FAR_S, GRACE_S
-from lbd.load import cgroup
 from lbd.load.process_table import uid_of
 from lbd.process.boot_clock import clock_s
 from lbd.process.urgency import Urgency
@@ -187,14 +182,8 @@ class Lease:
             # also what the last kill has met: others are found by it as long as it is there
             began = yield from self._tree(self.killed)
             return (yield from kill_begun(began, self.pid, self._tree))
-        group = f"/proc/self/fd/{self.group}"
-        members = partial(cgroup.members, Path(group))
-        with contextlib.suppress(OSError):
-            _write(self.group, "cgroup.kill", b"1")
-            return dict.fromkeys(members(), 0)
-        hold(group)
-        at_once(signal_members(members, signal.SIGSTOP))
-        return dict.fromkeys(at_once(signal_members(members, signal.SIGKILL)), 0)
+        met = yield from kill_group(f"/proc/self/fd/{self.group}")
+        return dict.fromkeys(met, 0)
 
     def _tree(self, known: Mapping[int, int]) -> Generator[None, None, dict[int, int]]:
         """Returns what `begun_by` does. A session keeps its number when its leader is gone. Once it
@@ -314,11 +303,3 @@ def _descriptors(pid: int, group: bytes) -> tuple[int, int]:
         with contextlib.suppress(OSError):
             directory = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     return process, directory
-
-
-def _write(directory: int, name: str, data: bytes) -> None:
-    descriptor = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=directory)
-    try:
-        os.write(descriptor, data)
-    finally:
-        os.close(descriptor)

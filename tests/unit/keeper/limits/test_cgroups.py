@@ -1,11 +1,9 @@
 """Which groups and processes a keeper takes for its own, or for leftovers of the one before."""
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +14,6 @@ import pytest
 from lbd.keeper.limits import cgroups, marked_processes
 from lbd.keeper.limits.cgroups import MARK, Containment, clear_leftovers
 from lbd.keeper.limits.portions import at_once, begun_in
-from lbd.keeper.loop import PR_SET_CHILD_SUBREAPER
 from lbd.load import process_table
 
 
@@ -155,35 +152,6 @@ def test_a_process_that_reuses_the_pid_of_a_member_is_no_member():
             process.kill()
 
 
-ROUNDS = 50
-RUNS_ON = """
-import ctypes, os, threading, time
-if os.fork():
-    os._exit(0)
-def tick():
-    with open("alive", "w", buffering=1) as file:
-        while True:
-            file.write(".")
-            time.sleep(0.01)
-threading.Thread(target=tick).start()
-with open("pid", "w") as file:
-    file.write(str(os.getpid()))
-os.rename("pid", "pid.known")
-ctypes.CDLL(None).pthread_exit(None)
-"""
-
-
-@contextlib.contextmanager
-def adopted():
-    """Orphans become children of this process, as they become the keeper's."""
-    libc = ctypes.CDLL(None)
-    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    try:
-        yield
-    finally:
-        libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-
-
 class SlowLook:
     """A search for marks during which one process ends and another appears."""
 
@@ -228,42 +196,7 @@ def test_who_appears_during_a_search_for_those_of_a_job_is_not_left(tmp_path, mo
             process.wait()
 
 
-def is_shown_as_zombie(pid):
-    task = process_table.task_of(pid)
-    return task is not None and task.state == b"Z"
-
-
-@pytest.mark.parametrize("leaves_session", [False, True])
-def test_a_process_that_runs_on_without_its_first_thread_ends_with_its_job(
-    tmp_path, leaves_session
-):
-    """Such a process is shown as a zombie, and its environment as empty: without cgroups it
-    outlived its job, also one that was killed, as long as other jobs ran on that host."""
-    held = Containment(str(tmp_path), False)
-    name, _, mark = held.mark.partition(b"=")
-    script = RUNS_ON.replace("def tick", "os.setsid()\ndef tick") if leaves_session else RUNS_ON
-    known = tmp_path / "pid.known"
-    with adopted():
-        leader = subprocess.Popen(
-            [sys.executable, "-c", script],
-            env={name: mark + b"1"},
-            cwd=tmp_path,
-            start_new_session=True,
-        )
-        while not known.exists():
-            time.sleep(0.01)
-        pid = int(known.read_text())
-        try:
-            while not is_shown_as_zombie(pid):
-                time.sleep(0.01)
-            assert not process_table.task_of(pid).has_ended
-            while not held.end_tree("1", leader.pid, "", os.getuid()):
-                time.sleep(0.01)
-            assert process_table.task_of(pid).has_ended
-        finally:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            leader.wait()
+ROUNDS = 50
 
 
 def test_a_session_that_reuses_the_number_of_the_leader_is_not_ended(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from lbd.keeper.limits import warden
+from lbd.keeper.limits import portions, warden
 from lbd.keeper.limits.portions import AGAIN_S, AGAIN_S_MAX
 from lbd.keeper.limits.warden import (
     ENDED_AT_ONCE,
@@ -199,12 +199,12 @@ def test_it_kills_all_of_a_group_of_more_than_a_page_of_pids(pair, tmp_path, mon
     start more."""
     signalled = {signal.SIGSTOP: [], signal.SIGKILL: []}
 
-    def signal_members(members, number):
+    def signal_members(members, number, _=0):
         signalled[number] += members()
         return signalled[number]
         yield
 
-    monkeypatch.setattr(warden, "signal_members", signal_members)
+    monkeypatch.setattr(portions, "signal_members", signal_members)
     many = list(range(1 << 22, (1 << 22) + 20_000))
     (tmp_path / "cgroup.procs").write_text("\n".join(map(str, many)))
     with leader() as process:
