@@ -24,3 +24,23 @@ async def next_moment(period_s: float) -> None:
     leaves time for other work."""
     now_s, rest_s = asyncio.get_running_loop().time(), period_s / 2
     await asyncio.sleep(rest_s + until_next_s(period_s, now_s + rest_s))
+
+
+class Alarm:
+    """An event that is set now, or at the earliest of several times."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self.set, self.clear, self.wait = self._event.set, self._event.clear, self._event.wait
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._timer is None or self._timer.when() > loop.time() + seconds:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_later(seconds, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self.set()

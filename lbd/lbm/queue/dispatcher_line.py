@@ -53,6 +53,7 @@ from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.spooled_output import NO_ROOM_CHARS
 from lbd.process.boot_clock import clock_s
 from lbd.process.job_log import JobLog
+from lbd.process.wake_ups import Alarm
 from lbd.text.closed_words import WORDS
 from lbd.text.needs_words import resources_text
 
@@ -109,10 +110,9 @@ class DispatcherLine:
         self._ahead = Ahead(host.config.dispatch.ahead_s)
         self._names: set[JobId] = set()  # of held attempts, as the slots know them
         self._pending = PendingReports[pb.AttemptReport]()
-        self._wake = asyncio.Event()
+        self._wake = Alarm()
         self._heartbeat_wanted = False
         self._others = OthersUse(host.slots, self._names)
-        self._waking: asyncio.TimerHandle | None = None
         self._settling: asyncio.TimerHandle | None = None
         self._load, self._is_full = 0.0, False  # `_is_full`: the spool's disk, as last told
         self._closed: Closed | None = None  # drained, or closed by the owner's rules
@@ -183,7 +183,7 @@ class DispatcherLine:
             self._wake.clear()
             if message := up.SerializeToString():
                 await call.write(message)
-            self._wake_in(max(0.0, self._leases.heartbeat_due_s - clock_s()))
+            self._wake.set_in(max(0.0, self._leases.heartbeat_due_s - clock_s()))
             await self._wake.wait()
 
     def _heartbeat(self) -> pb.Heartbeat:
@@ -288,22 +288,13 @@ class DispatcherLine:
         # not long once half of those are left. A command as short as LINGER_S is in one message.
         waiting, ahead_s = len(self._host.executions.line.turns), self._ahead.ahead_s
         if waiting:
-            self._wake_in(ahead_s if 2 * waiting > self._ahead.reported else SOON_SHARE * ahead_s)
+            self._wake.set_in(
+                ahead_s if 2 * waiting > self._ahead.reported else SOON_SHARE * ahead_s
+            )
         elif report.event == "begun":
-            self._wake_in(LINGER_S)
+            self._wake.set_in(LINGER_S)
         else:
             self._wake.set()
-
-    def _wake_in(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        if self._waking is None or self._waking.when() > loop.time() + seconds:
-            if self._waking is not None:
-                self._waking.cancel()
-            self._waking = loop.call_later(seconds, self._wake_up)
-
-    def _wake_up(self) -> None:
-        self._waking = None
-        self._wake.set()
 
     def _settled(self, item: pb.Held) -> None:
         key = JobId(item.job), item.attempt

@@ -13,11 +13,9 @@ from lbd.dispatch.core.records import Changed, Fate, Settle
 from lbd.dispatch.ledger.batches import LATE_S, Batch, Batches
 from lbd.dispatch.orders import ACTS_AT_ONCE
 from lbd.dispatch.watching import (
-    FEW_JOBS,
     GATHER_ONE_S,
     PIECE_JOBS,
     RETOLD_MAX,
-    Watcher,
     Watchers,
     Watching,
 )
@@ -121,24 +119,6 @@ async def test_looks_for_the_watchers_of_one_user_come_at_a_pace(world):
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-@pytest.mark.parametrize("count", [1, FEW_JOBS, FEW_JOBS + 1])
-async def test_who_watches_few_jobs_is_not_looked_at_for_others(count):
-    """Thousands of watchers of one job made each change of any job near it take as long."""
-    looked_at, watchers = [], Watchers()
-
-    class Looked(Watcher):
-        def change(self, job, *, has_ended):
-            looked_at.append(job)
-
-    watcher = Looked(range(count), ends_only=False)
-    watchers.add(watcher)
-    for job in (0, count - 1, count):
-        watchers.notify(JobId(str(job)), has_ended=False)
-    assert looked_at == [0, count - 1] + [count] * (count > FEW_JOBS)
-    watchers.remove(watcher)
-    assert not len(watchers)
 
 
 async def test_a_job_that_changes_very_often_at_once_is_news_once(world, monkeypatch):
