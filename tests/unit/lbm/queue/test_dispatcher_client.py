@@ -14,7 +14,7 @@ from lbd.config.schema import ClusterConfig, Config, HostConfig, HostEntry
 from lbd.errors import Unavailable
 from lbd.lbm.queue import dispatcher_client, other_spools
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
-from lbd.net import parsing, transport
+from lbd.net import transport
 from lbd.net.gen import dispatch_pb2 as pb
 
 
@@ -343,21 +343,6 @@ async def test_a_possibly_queued_submission_is_queued_once_and_an_order_not_give
     with pytest.raises(Unavailable, match="does not answer"):
         await client.act(pb.ActRequest(verb="requeue"))
     assert dispatcher.keys == ["act"]
-
-
-@pytest.mark.parametrize("way", ["jobs", "watch"])
-async def test_an_answer_too_long_to_be_read_is_no_fault_of_the_dispatchers(
-    client, dispatcher, monkeypatch, way
-):
-    """It was said not to answer, and the next questions went to other hosts."""
-    await dispatcher.start()
-    await client.jobs(pb.JobsAsked())
-    dispatcher.answer = pb.JobsInfo(jobs=[pb.JobInfo(command=[b""] * 20_000)])
-    monkeypatch.setattr(parsing, "ANSWER_FIELDS_MAX", 10_000)
-    asked = client.jobs(pb.JobsAsked()) if way == "jobs" else anext(client.watch(pb.JobsAsked()))
-    with pytest.raises(Unavailable, match="more to say than this host reads; ask for fewer jobs"):
-        await asked
-    assert (client._doubted, client._lost_s) == ("", None)
 
 
 @pytest.mark.usefixtures("patient")

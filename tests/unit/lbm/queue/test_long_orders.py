@@ -1,14 +1,19 @@
-"""The memory that orders with long inputs take, while they run and when they have ended."""
+"""The memory that orders with long inputs take, also once they have ended; and long answers."""
 
 import gc
 import weakref
 
+import pytest
+
+from lbd.errors import Unavailable
 from lbd.lbm.keeper_link import ProcessExit
+from lbd.net import parsing
 from lbd.net.gen import dispatch_pb2 as pb
 from tests.unit.lbm.queue.test_attempt_guards import KEY, attempts, host, start, start_of
+from tests.unit.lbm.queue.test_dispatcher_client import client, dispatcher
 from tests.unit.until import until
 
-__all__ = ["attempts", "host"]
+__all__ = ["attempts", "client", "dispatcher", "host"]
 
 
 async def test_nothing_long_of_an_attempt_is_kept_once_its_end_is_settled(host, attempts):
@@ -37,3 +42,18 @@ async def test_an_input_is_copied_by_the_command(host, attempts):
     await until(lambda: attempt.execution.process is not None)
     ((order, _),) = host.link.orders
     assert order.copies_input
+
+
+@pytest.mark.parametrize("way", ["jobs", "watch"])
+async def test_an_answer_too_long_to_be_read_is_no_fault_of_the_dispatchers(
+    client, dispatcher, monkeypatch, way
+):
+    """It was said not to answer, and the next questions went to other hosts."""
+    await dispatcher.start()
+    await client.jobs(pb.JobsAsked())
+    dispatcher.answer = pb.JobsInfo(jobs=[pb.JobInfo(command=[b""] * 20_000)])
+    monkeypatch.setattr(parsing, "ANSWER_FIELDS_MAX", 10_000)
+    asked = client.jobs(pb.JobsAsked()) if way == "jobs" else anext(client.watch(pb.JobsAsked()))
+    with pytest.raises(Unavailable, match="more to say than this host reads; ask for fewer jobs"):
+        await asked
+    assert (client._doubted, client._lost_s) == ("", None)
