@@ -181,8 +181,6 @@ class Lbm:
             await self._close_down()
             for lock in locks:
                 os.close(lock)
-        if self._keeper.failure is not None:
-            raise self._keeper.failure
 
     def reload(self) -> list[str]:
         """Reads the owner's rules and the resources again. Jobs run on. Returns changed settings

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from itertools import chain, repeat
 from pathlib import Path
 
 from lbd.config.schema import Config
@@ -29,7 +30,6 @@ class KeeperWatch:
     def __init__(self, config: Config, rules: InForce, stop: Stop) -> None:
         self._config, self._rules, self._stop = config, rules, stop
         self.link = KeeperLink(self._lost)
-        self.failure: LbdError | None = None  # why the LBM had to stop
         self._gone = asyncio.Event()
         self._is_being_replaced = False
 
@@ -85,7 +85,11 @@ class KeeperWatch:
         self._restarting = asyncio.create_task(self._start_again(), name="restart the keeper")
 
     async def _start_again(self) -> None:
-        for pause_s in PAUSES_S:
+        """Tries for as long as it takes: what keeps a keeper away, such as a full disk, may go."""
+        said = ""
+        for pause_s in chain(PAUSES_S, repeat(PAUSES_S[-1])):
+            if self._stop.is_set():
+                return
             try:
                 await self.connect()
                 if self.link.pid == self.link.lost_pid:  # it is alive, and ends what it had
@@ -93,7 +97,7 @@ class KeeperWatch:
                 self.link.adopted()
                 return
             except (LbdError, OSError) as problem:
-                log.warning("no keeper yet: %s", problem)
+                if str(problem) != said:
+                    said = str(problem)
+                    log.warning("no keeper yet: %s", said)
             await asyncio.sleep(pause_s)
-        self.failure = Unavailable("cannot restart the keeper")
-        self._stop.set()
