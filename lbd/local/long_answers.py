@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from lbd.local import frames
 from lbd.local.json_socket import Json
+from lbd.local.steps import Steps
 from lbd.local.turns import Turns
 
 OPERATIONS = frozenset(
@@ -21,7 +22,6 @@ OPERATIONS = frozenset(
      "history", "past", "stats")
 )  # fmt: skip
 AT_ONCE = 2  # per asker
-STEP_S = 0.02  # without a pause
 Row = TypeVar("Row")
 
 
@@ -60,16 +60,15 @@ def own_time() -> Iterator[OwnTime]:
 
 
 async def in_turns(rows: Iterable[Row]) -> AsyncIterator[Row]:
-    """Yields the same items, with pauses in which others are served: by time, since what is done
-    with one of them may take a microsecond or a millisecond."""
-    own, began_s, until_s = _own.get() or OwnTime(), time.thread_time(), time.monotonic() + STEP_S
-    for row in rows:
-        yield row
-        if time.monotonic() >= until_s:
-            own.seconds += time.thread_time() - began_s
+    """Yields the same items, with pauses in which others are served."""
+    own, steps = _own.get() or OwnTime(), Steps(rows, time.monotonic)
+    while steps.is_left:
+        began_s = time.thread_time()
+        for row in steps:
+            yield row
+        own.seconds += time.thread_time() - began_s
+        if steps.is_left:
             await asyncio.sleep(0)
-            began_s, until_s = time.thread_time(), time.monotonic() + STEP_S
-    own.seconds += time.thread_time() - began_s
 
 
 async def encode(message: Json) -> bytes:

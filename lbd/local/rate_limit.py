@@ -12,13 +12,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable
 from typing import TypeVar
 
+from lbd.local.steps import Steps
+
 KEYS_MAX = 4096
 ROUNDING = 1e-6  # fraction of a turn
 TURN_BYTES = 1 << 14
 SHARE, BURST_S = 0.5, 1.0
 # charged for the wait of one message: for a disk, but not for the load of this machine
 BLOCKED_S_MAX = 0.1
-STEP_S = 0.02  # of one message, without a pause in which others are served
 FOR_EVER_S = float("inf")
 # A submission carries its job's standard input and costs the dispatcher a disk write, which is less
 # than receiving as much line by line.
@@ -108,17 +109,14 @@ class TimeShares(Rates):
     async def in_turns(self, host: Hashable, items: Iterable[Item]) -> AsyncIterator[Item]:
         """Yields the parts of a message that had its turn: the work on each is charged to that
         host, and after a step it waits for its next turn."""
-        spending, until_s = self.spending(host), self._clock_s() + STEP_S
-        spending.__enter__()
-        for item in items:
-            yield item
-            if self._clock_s() >= until_s:
-                spending.__exit__()
+        steps = Steps(items, self._clock_s)
+        while steps.is_left:
+            with self.spending(host):
+                for item in steps:
+                    yield item
+            if steps.is_left:
                 await asyncio.sleep(0)
                 await self.turn(host)
-                spending.__enter__()
-                until_s = self._clock_s() + STEP_S
-        spending.__exit__()
 
 
 class Spending:

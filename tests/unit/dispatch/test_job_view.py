@@ -26,7 +26,7 @@ from lbd.dispatch.job_view import (
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.dispatch.metrics import dispatcher_metrics
 from lbd.dispatch.service import ANSWER_BYTES
-from lbd.local import long_answers
+from lbd.local import steps
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.parsing import ANSWER_FIELDS_MAX
 from lbd.process.boot_clock import clock_s
@@ -219,7 +219,7 @@ async def test_a_long_list_lets_others_be_heard_and_looks_at_the_disk_once(
     tmp_path, monkeypatch, by_array
 ):
     """A list of eight thousand arrays, of whoever asked, held everything up for 1.5 s."""
-    monkeypatch.setattr(long_answers, "STEP_S", 0.0)  # as if each line took long
+    monkeypatch.setattr(steps, "STEP_S", 0.0)  # as if each line took long
     async with opened(tmp_path / "ledger.sqlite") as world:
         for _ in range(20):
             await world.submit(asking(is_array=True, count=2))
@@ -245,7 +245,7 @@ async def test_a_long_list_lets_others_be_heard_and_looks_at_the_disk_once(
 
 
 async def test_a_long_answer_is_encoded_while_others_are_heard(monkeypatch):
-    monkeypatch.setattr(long_answers, "STEP_S", 0.0)
+    monkeypatch.setattr(steps, "STEP_S", 0.0)
     jobs = [pb.JobInfo(id=n, command=[bytes(100)]) for n in range(20)]
     with others_turns() as turns:
         newest = await newest_of(jobs, 10 * (cost_bytes(jobs[1]) + 1))

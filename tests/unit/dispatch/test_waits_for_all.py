@@ -7,7 +7,7 @@ import pytest
 
 from lbd.dispatch import watching as watching_module
 from lbd.dispatch.core.job_selection import LARGEST
-from lbd.local import long_answers
+from lbd.local import steps
 from lbd.net.gen import dispatch_pb2 as pb
 from tests.unit.dispatch.services import asking, opened
 from tests.unit.dispatch.test_watching import Context, QueueContext, until
@@ -50,7 +50,7 @@ async def test_what_is_not_in_the_queue_costs_nothing_while_the_rest_is_waited_f
 ):
     """Each number of a job that never was took 400 bytes, and its watcher was looked at when a job
     near it ended: four million took the dispatcher 1.6 GiB."""
-    monkeypatch.setattr(long_answers, "STEP_S", 0.0)
+    monkeypatch.setattr(steps, "STEP_S", 0.0)
     await world.submit(asking())
     await world.submit(asking())
     await world.act(user="ann", verb="kill", selectors=["2"])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbd.local import json_socket as local
-from lbd.local import long_answers
+from lbd.local import long_answers, steps
 from lbd.local.long_answers import LongAnswers, encode, in_turns, own_time
 from tests.unit.turns import others_turns
 
@@ -27,7 +27,7 @@ def test_the_answer_equals_the_one_made_without_pauses(message):
 
 async def test_others_get_their_turns_meanwhile_however_few_and_long_the_rows_are(monkeypatch):
     """A hundred jobs of a quarter of a million words were encoded in one step."""
-    monkeypatch.setattr(long_answers, "STEP_S", 0.0)
+    monkeypatch.setattr(steps, "STEP_S", 0.0)
     with others_turns() as turns:
         await encode({"ok": True, "jobs": [[""] * 1000] * 20})
         assert turns() >= 20
@@ -50,7 +50,7 @@ async def test_others_get_their_turns_by_time_whatever_an_item_takes(monkeypatch
     with own_time() as own:
         async for row in in_turns(range(12)):
             before.append(turns)
-            now_s += 0.4 * long_answers.STEP_S if row < 6 else 1.5 * long_answers.STEP_S
+            now_s += 0.4 * steps.STEP_S if row < 6 else 1.5 * steps.STEP_S
     assert own.seconds == pytest.approx(now_s - 100.0 - turns)
     assert before == [0, 0, 0, 1, 1, 1, 2, 3, 4, 5, 6, 7]
     asking.cancel()

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.message import DecodeError
 
 import lbd
-from lbd.local import long_answers
+from lbd.local import steps
 from lbd.net import parsing
 from lbd.net.gen import dispatch_pb2, lbm_pb2, lim_pb2
 from lbd.net.parsing import (
@@ -111,7 +111,7 @@ def test_messages_of_honest_hosts_are_read():
 
 async def test_others_are_served_while_a_long_answer_is_read(monkeypatch):
     """One of twelve megabytes took four seconds."""
-    monkeypatch.setattr(long_answers, "STEP_S", 0.0)
+    monkeypatch.setattr(steps, "STEP_S", 0.0)
     jobs = [dispatch_pb2.JobInfo(id=number, command=[b""] * 1000) for number in range(100)]
     info = dispatch_pb2.JobsInfo(jobs=jobs)
     with others_turns() as turns:

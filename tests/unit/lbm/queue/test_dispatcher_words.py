@@ -23,7 +23,8 @@ from lbd.lbm.queue.dispatcher_words import (
     order_bytes,
     read_down,
 )
-from lbd.local.rate_limit import STEP_S, TimeShares
+from lbd.local.rate_limit import TimeShares
+from lbd.local.steps import STEP_S
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 from lbd.process.boot_clock import clock_s
