@@ -77,21 +77,28 @@ def follow(lab, directory, recipe, **environment):
             env={"HOME": str(directory), **environment},
         )  # fmt: skip
     except subprocess.TimeoutExpired as hang:
-        left = lab.run(
-            "h1", "lbctl", "jobs"
-        ).stdout  # what still runs; a report has room for little
-        tree = subprocess.run(
-            ["ps", "-eo", "pid,ppid,stat,wchan:16,args"], capture_output=True, text=True
-        )
-        own = [
-            line[:150] for line in tree.stdout.splitlines() if "lbrun" in line or "execnet" in line
-        ]
-        pytest.fail(
-            "\n".join((f"{recipe}: no end in 120 s:", left, *own, lab.logs(), f"{hang.output}"))
-        )
+        pytest.fail(f"{recipe}: no end in 120 s; {what_is_left(lab, directory, hang)}")
     assert result.returncode == 0, result.stdout + result.stderr
     new = [job for job in jobs(lab) if job["id"] not in before]
     return [os.path.basename(job["command"][0]) for job in new if job["host"] != "h1"]
+
+
+def what_is_left(lab, directory, hang):
+    """Returns what still runs, in one line: a list of failures shows no more of each."""
+    said = f"{(hang.output or b'')[-300:]!r}, {(hang.stderr or b'')[-300:]!r}"
+    left = [f"{one['id']} on {one['host']}: {one['state']}" for one in jobs(lab)
+            if one["command"][0].endswith("python3")]  # fmt: skip
+    processes = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if (entry / "cwd").resolve() == directory:
+                words = (entry / "cmdline").read_bytes().replace(b"\0", b" ")[-60:].decode()
+                waits = (entry / "wchan").read_text()
+                fds = [os.readlink(f"{entry}/fd/{number}") for number in range(3)]
+                processes.append(f"{entry.name} ({words!r}, {waits}, {fds})")
+        except OSError:
+            continue  # it has ended
+    return f"it printed {said}; jobs: {left}; processes: {processes}"
 
 
 def jobs(lab):
