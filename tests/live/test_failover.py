@@ -75,7 +75,13 @@ def submit(lab, where, host, seconds, *words):
 
 def wait(lab, host, *names, seconds=60):
     found = lab.run(host, "lbctl", "wait", "--timeout", f"{seconds}s", *names, timeout=seconds + 20)
-    assert found.returncode == 0, [lab.run(host, "lbctl", "job", name).stdout for name in names]
+    if found.returncode != 0:
+        told = lab.run(host, "lbctl", "job", *names)
+        said = (
+            (found.stderr or found.stdout).splitlines(),
+            (told.stderr or told.stdout).splitlines(),
+        )
+        pytest.fail(f"lbctl wait: {found.returncode} {said}; lead: {leaders(lab)}\n{lab.logs()}")
 
 
 def test_a_standby_takes_over_and_running_jobs_go_on(lab, tmp_path):
