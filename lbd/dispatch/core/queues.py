@@ -664,7 +664,7 @@ class Queues:
         assert server.host is not None
         entry.started_s, name, slots = now_s, server.host.name, max(entry.job.slots, most)
         if server.free < slots and server.used >= server.host.beside_hog:
-            server.ahead.append(entry)
+            server.ahead[entry.job.id] = entry
         self._sit(entry, server, name, slots)
         entry.tier = line if isinstance(line, int) else 1
         return Start(entry.job, name, entry.tier, self.discipline.cutoff_s(line), slots)

@@ -5,9 +5,9 @@ make its queue slow just when it is long. Pure.
 """
 
 from bisect import bisect_left, insort
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from random import Random
 
@@ -31,7 +31,8 @@ class Server:
     # For shared lines: the line's servers, its place among them, and the line's index here.
     beside: tuple[tuple["LineServers", int, int], ...] = ()
     running: dict[JobId, Entry] = field(default_factory=dict)
-    ahead: list[Entry] = field(default_factory=list)  # of these, those whose slots are not yet free
+    # of these, those whose slots are not yet free; ordered, to take the first in no time
+    ahead: OrderedDict[JobId, Entry] = field(default_factory=OrderedDict)
     used: int = 0  # slots used
     started: int = 0  # slots, since its load was reported
     arrays: tuple[int, ...] = ()  # of the jobs that ended here last
@@ -62,12 +63,10 @@ class Server:
         del self.running[entry.job.id]
         self.used -= entry.slots
         self._give(entry.job.needs, -1)
-        if entry in self.ahead:
-            self.ahead.remove(entry)
+        if self.ahead.pop(entry.job.id, None) is not None:
             return
-        for one in self.ahead[: entry.slots]:
-            one.started_s = now_s
-        del self.ahead[: entry.slots]
+        for _ in range(min(entry.slots, len(self.ahead))):
+            self.ahead.popitem(last=False)[1].started_s = now_s
 
     def _give(self, needs: Needs, times: int) -> None:
         if not needs:
@@ -159,6 +158,22 @@ class Server:
                 given[name] += sign * amount
             memory_given += sign * needs.memory_bytes
         return joined(known, given, memory_given)
+
+    def facts_at_ends(self, ended: Iterable[Needs], needs: Needs) -> Iterator[Facts]:
+        """Yields the facts once the first of these jobs has ended here, once the first two have,
+        and so on; of its resources only what such `needs` ask for, as there may be many of each."""
+        known, names = self.host.facts if self.host is not None else NO_FACTS, dict(needs.resources)
+        known = replace(known, resources=tuple(r for r in known.resources if r[0] in names))
+        given, memory_given = {name: self.given[name] for name in names}, self.memory_given
+        facts = joined(known, given, memory_given)
+        for one in ended:
+            back = [(name, amount) for name, amount in one.resources if name in names]
+            for name, amount in back:
+                given[name] -= amount
+            memory_given -= one.memory_bytes
+            if back or one.memory_bytes:
+                facts = joined(known, given, memory_given)
+            yield facts
 
     @property
     def load(self) -> float:

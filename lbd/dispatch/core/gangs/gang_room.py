@@ -21,9 +21,10 @@ their turn comes and there is no room for all, the gang leaves the line and drai
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
+from itertools import repeat
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -290,13 +291,13 @@ class GangRoom:
         free = server.free
         # A host may claim any room, but the gang needs no more of it than for all of its tasks.
         places = [(-math.inf, order)] * min(job.gang, server.now(job, free))
-        for count, (at_s, entry) in enumerate(ends, 1):
+        then: Iterator[Facts | None] = repeat(None)
+        if job.needs:
+            then = server.facts_at_ends((entry.job.needs for _, entry in ends), job.needs)
+        for (at_s, entry), facts in zip(ends, then, strict=False):
             free += entry.slots
             if len(places) >= job.gang:
                 break
-            facts = None
-            if job.needs:
-                facts = server.facts_when(one.job.needs for _, one in ends[:count])
             now = min(job.gang, server.now(job, free, facts))
             places += [(at_s, order)] * (now - len(places))
         most = min(job.gang, server.at_once(job, server.free + server.used))
