@@ -22,6 +22,9 @@ log = logging.getLogger("lbd.dispatch")
 
 FULL_LINES = Rates(1 / 3600.0, 1.0)  # about a full disk: one an hour
 USER_SHARE, HOST_SHARE = 0.75, 0.9  # of the queue
+# Where users have limits or shares, each event looks at all users who wait, and a host may name any
+# number of them.
+USERS_OF_HOST_MAX = 4096
 
 
 class QueueRoom:
@@ -62,6 +65,12 @@ class QueueRoom:
             return (
                 f"{sent.origin} has {of_host} jobs in the queue; the limit per host is {share} "
                 f"({HOST_SHARE:.0%} of dispatch.max_jobs)"
+            )
+        users = self._jobs.users_of(sent.origin)
+        if len(users) >= USERS_OF_HOST_MAX and user not in users:
+            return (
+                f"{sent.origin} has jobs of {len(users)} users in the queue; the limit per host is "
+                f"{USERS_OF_HOST_MAX}"
             )
         if isinstance(sent, Submission) and (conditions := conditions_of(sent)):
             more = conditions + self._coming_conditions.get(user, 0)

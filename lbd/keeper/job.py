@@ -76,8 +76,8 @@ class Stopping:
         if self.look_at_s is None or (now_s := time.monotonic()) < self.look_at_s:
             return
         for pid in waited_for(leader, group):
-            task = process_table.task_of(pid)
-            if task is not None and (task.state, task.parent) == (b"T", leader):
+            status = process_table.status_of(pid)
+            if status is not None and (status.state, status.parent) == (b"T", leader):
                 self.has_helped = True
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGCONT)
@@ -198,8 +198,9 @@ def waited_for(leader: int, group: str) -> list[int]:
     """Returns the children that a thread of the leader may be waiting for in vfork(2): the last
     ones, since a job may have thousands of processes and be stopped again and again."""
     found: list[int] = []
-    for thread, state in islice(process_table.threads(leader), THREADS_MAX):
-        if state == b"D":
+    for thread in islice(process_table.thread_directories(leader), THREADS_MAX):
+        status = process_table.status_of(leader, thread)
+        if status is not None and status.state == b"D":
             try:
                 children = read_small(f"{thread}/children", CHILDREN_BYTES).split()
             except OSError:  # not every kernel lists children
@@ -210,8 +211,8 @@ def waited_for(leader: int, group: str) -> list[int]:
 
 def is_withheld(child: int) -> bool:
     """Returns whether the child has ended, and a process that traces it has yet to be told."""
-    task = process_table.task_of(child)
-    return task is not None and task.has_ended and not has_ended(child)
+    status = process_table.status_of(child)
+    return status is not None and status.has_ended and not has_ended(child)
 
 
 def has_ended(child: int) -> bool:
@@ -222,10 +223,10 @@ def has_ended(child: int) -> bool:
 def reap(child: int, jobs: Collection[Running]) -> tuple[int, int, resource.struct_rusage]:
     """Waits for a child that has changed; pid 0 if it has changed back. `jobs`: those of which it
     may be an orphan; what it used counts with the one in whose session it was."""
-    seen = process_table.task_of(child) if jobs else None
+    session = process_table.session_of(child) if jobs else -1
     pid, status, usage = os.wait4(child, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
-    if seen is not None and pid and (os.WIFEXITED(status) or os.WIFSIGNALED(status)):
-        for job in [one for one in jobs if one.pid == seen.session][-1:]:
+    if session > 0 and pid and (os.WIFEXITED(status) or os.WIFSIGNALED(status)):
+        for job in [one for one in jobs if one.pid == session][-1:]:
             user_s, system_s = job.orphans_s
             job.orphans_s = user_s + usage.ru_utime, system_s + usage.ru_stime
     return pid, status, usage

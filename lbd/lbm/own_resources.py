@@ -29,7 +29,7 @@ from lbd.lbm.core.slots import (
 from lbd.lbm.inbound.executions import Executions
 from lbd.load import equipment
 from lbd.load.memory import own_memory
-from lbd.load.process_table import task_of
+from lbd.load.process_table import mark_of, task_of
 from lbd.load.procfs import read_small
 from lbd.model import JobId, Needs
 from lbd.process.boot_clock import boot_id
@@ -69,6 +69,8 @@ class Keeper(Protocol):
 
 class Holder(Protocol):
     """The process that holds a grant."""
+
+    pidfd: int | None
 
     @property
     def pid(self) -> int: ...
@@ -149,11 +151,13 @@ class Notes:
 
     def write(self, job: JobId, holder: Holder, grant: Grant) -> str:
         """Writes a note. Returns why it cannot; "" if it has, or the process is invisible."""
-        task = task_of(holder.pid) if holder.pid > 0 else None
-        if task is None or not holder.is_there:  # a process that has ended is about to give it back
+        mark = None
+        if holder.pid > 0 and holder.pidfd is not None:
+            mark = mark_of(holder.pid, holder.pidfd)
+        if mark is None or not holder.is_there:  # a process that has ended is about to give it back
             return ""
         had = pack_belongings(Belongings(grant=grant)).decode()
-        record = [boot_id(), holder.pid, task.started_ticks, had]
+        record = [boot_id(), holder.pid, mark, had]
         try:
             self._directory.mkdir(mode=0o700, exist_ok=True)
             (self._directory / job).write_text(json.dumps(record))
@@ -191,7 +195,7 @@ class Notes:
     def _read(self, job: JobId) -> tuple[int, Grant] | None:
         """Returns None if its process has ended. Raises OSError, ValueError, TypeError."""
         data = read_small(str(self._directory / job), NOTE_BYTES_MAX)
-        boot, pid, started_ticks, had = json.loads(data)
+        boot, pid, mark, had = json.loads(data)
         grant = read_belongings(str(had).encode()).grant
         if boot != boot_id():
             return None
@@ -199,8 +203,12 @@ class Notes:
             pidfd = os.pidfd_open(int(pid))
         except ProcessLookupError:
             return None
-        task = task_of(int(pid))  # looked up after the pidfd, so that it is the same process
-        if task is None or task.has_ended or task.started_ticks != started_ticks:
+        # looked up after the pidfd, so that it is the same process
+        found = mark_of(int(pid), pidfd)
+        if isinstance(mark, int) and isinstance(found, str):  # an older LBM wrote it
+            task = task_of(int(pid))
+            found = None if task is None else task.started_ticks
+        if found != mark:
             os.close(pidfd)
             return None
         return pidfd, grant

@@ -110,6 +110,20 @@ def task_of(pid: int) -> TaskStat | None:
         return None
 
 
+def mark_of(pid: int, pidfd: int) -> str | int | None:
+    """Returns what tells a process from any other that has had its number since the boot: the
+    number of its pidfd (a text), or on a kernel before 6.9, where all have the same, its start
+    time; None if it is gone."""
+    found, anonymous = os.fstat(pidfd), os.eventfd(0, os.EFD_CLOEXEC)
+    try:
+        if found.st_dev != os.fstat(anonymous).st_dev:
+            return str(found.st_ino)
+    finally:
+        os.close(anonymous)
+    task = task_of(pid)
+    return None if task is None or task.has_ended else task.started_ticks
+
+
 def status_of(pid: int, thread: str = "") -> TaskStatus | None:
     """Returns a process's entry, or that of a thread (its directory in /proc), or None if it is
     gone."""
@@ -131,7 +145,7 @@ def may_fork(pid: int) -> bool:
         return False
     if status.threads == 1:
         return True
-    found = [status_of(pid, thread) for thread, _ in threads(pid)]
+    found = [status_of(pid, thread) for thread in thread_directories(pid)]
     return not all(one is None or one.is_held for one in found)
 
 
@@ -169,14 +183,17 @@ def thread_states(pid: int) -> list[bytes]:
     return [state for _, state in threads(pid)]
 
 
+def thread_directories(pid: int) -> list[str]:
+    """Returns each thread's directory in /proc."""
+    try:
+        return [f"/proc/{pid}/task/{name}" for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+
+
 def threads(pid: int) -> Iterator[tuple[str, bytes]]:
     """Yields each thread's directory in /proc and its state letter."""
-    try:
-        names = os.listdir(f"/proc/{pid}/task")
-    except OSError:
-        return
-    for name in names:
-        thread = f"/proc/{pid}/task/{name}"
+    for thread in thread_directories(pid):
         try:
             stat = read_small(f"{thread}/stat")
         except OSError:

@@ -111,20 +111,29 @@ class Row:
 
 
 class JobCounts:
-    """How many jobs each user has, and how many each host sent."""
+    """How many jobs each user has, and how many each host sent, in all and of each user."""
 
     def __init__(self) -> None:
         self.of_user: defaultdict[str, int] = defaultdict(int)
         self.of_origin: defaultdict[str, int] = defaultdict(int)
+        self.by_user: defaultdict[str, defaultdict[str, int]] = defaultdict(_zeros)  # of a host
 
     def add(self, job: QueuedJob, more: int) -> None:
         user, origin = job.user, job.origin
         self.of_user[user] += more
         self.of_origin[origin] += more
+        by_user = self.by_user[origin]
+        by_user[user] += more
+        if not by_user[user]:
+            del by_user[user]
         if not self.of_user[user]:
             del self.of_user[user]
         if not self.of_origin[origin]:
-            del self.of_origin[origin]
+            del self.of_origin[origin], self.by_user[origin]
+
+
+def _zeros() -> defaultdict[str, int]:
+    return defaultdict(int)
 
 
 class Backlog:

@@ -166,6 +166,10 @@ class Jobs(Mapping[JobId, Live]):
     def of_origin(self, host: str) -> int:
         return sum(one.of_origin.get(host, 0) for one in (self._counts, self._backlog.counts))
 
+    def users_of(self, host: str) -> set[str]:
+        """Returns the users of the jobs that this host sent."""
+        return set().union(*(c.by_user.get(host, ()) for c in (self._counts, self._backlog.counts)))
+
     def keep(self, live: Live) -> None:
         self.drop(live.job.id)
         self._live[live.job.id] = live

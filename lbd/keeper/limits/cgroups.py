@@ -355,7 +355,7 @@ def _environment(pid: int) -> list[bytes]:
     once its first thread has ended, but that of its other threads is."""
     if not _is_alive(pid):
         return []
-    tasks = (thread for thread, _ in process_table.threads(pid))
+    tasks = process_table.thread_directories(pid)
     for place in (f"/proc/{pid}", *islice(tasks, THREADS_READ)):
         with contextlib.suppress(OSError):
             if found := read_small(f"{place}/environ", ENVIRONMENT_BYTES):

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import signal
+from functools import partial
 
 from lbd.errors import LbdError, Unavailable
 from lbd.keeper.file_worker import send_signal
@@ -21,6 +22,7 @@ from lbd.lbm.inbound.request import JOB_ID
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.session.job_records import ended_record, is_plain_of, job_json, job_record
+from lbd.lbm.session.peer_process import PeerProcess
 from lbd.load.process_table import task_of
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
@@ -216,20 +218,26 @@ class CommandAnswers:
                 command.force()
             else:
                 command.signal(number)
-        elif (process := self._home.staying.get(job.id)) is not None:
-            task = task_of(process.pid) if process.pid and process.is_there else None
-            if task is not None:
-                words = process.pid, task.started_ticks, number, int(whole_tree)
-                if list(self._sending.values()).count(job.uid) >= SENDING_MAX:
-                    raise Refusal(f"{job.id}: too many signals in flight", "unavailable")
-                sending = asyncio.create_task(self._send_here(job, words))
-                self._sending[sending] = job.uid
-                sending.add_done_callback(self._sending.pop)
+            return
+        process = self._home.staying.get(job.id)
+        if process is not None and process.pid and process.is_there:
+            if list(self._sending.values()).count(job.uid) >= SENDING_MAX:
+                raise Refusal(f"{job.id}: too many signals in flight", "unavailable")
+            sending = asyncio.create_task(self._send_here(job, process, number, whole_tree))
+            self._sending[sending] = job.uid
+            sending.add_done_callback(self._sending.pop)
 
-    async def _send_here(self, job: Job, words: tuple[int, int, int, int]) -> None:
+    async def _send_here(
+        self, job: Job, process: PeerProcess, number: int, whole_tree: bool
+    ) -> None:
         """Signals a process of this host that is nobody's child here, as its user: it may have
         become another user's, or have children that are."""
         as_user, own_uid = self._home.looker.as_user, os.geteuid()
+        # its user can hold up who reads this
+        task = await self._home.threads.of(job.uid).run(partial(task_of, process.pid))
+        if task is None or not process.is_there:
+            return
+        words = process.pid, task.started_ticks, number, int(whole_tree)
         try:
             if own_uid == job.uid or (own_uid != ROOT_UID and not as_user.is_needed):
                 if trouble := send_signal(*words):

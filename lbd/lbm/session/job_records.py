@@ -9,7 +9,7 @@ from lbd.lbm.outbound.context import Underway
 from lbd.lbm.queue.dispatcher_client import OWN_KEY
 from lbd.lbm.session.peer_process import PeerProcess
 from lbd.lbm.usage.record import Usage
-from lbd.load.process_table import task_of
+from lbd.load.process_table import status_of
 from lbd.local.json_socket import Json
 from lbd.model import JobId, JobState
 from lbd.net.gen import dispatch_pb2, lbm_pb2
@@ -53,8 +53,8 @@ def job_record(
     if job.state is JobState.PENDING and (command := underway.get(job.id)) is not None:
         record.reason = command.why_waiting or record.reason
     process = staying.get(job.id)
-    task = task_of(process.pid) if process is not None and process.pid else None
-    if task is not None and task.state in STOPPED:
+    status = status_of(process.pid) if process is not None and process.pid else None
+    if status is not None and status.state in STOPPED:
         record.state, record.reason = JobState.SUSPENDED.value, STOPPED_REASON
     return record
 

@@ -17,6 +17,7 @@ import struct
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.link.user_threads import Threads
 from lbd.lbm.session.peer_process import wait_for_process
+from lbd.load import process_table
 from lbd.load.process_table import TaskStat, task_of, tree_cpu_s
 from lbd.load.procfs import read_small
 from lbd.local.turns import Turns
@@ -102,8 +103,9 @@ class LocalCpu:
             return self._cpu_s
         if self._pid <= 0:
             return None
-        found = task_of(self._pid)
-        if found is not None and found.has_ended:
+        status = process_table.status_of(self._pid)
+        ended = status is not None and status.has_ended  # else its user can hold up who reads more
+        if ended and (found := task_of(self._pid)) is not None and found.has_ended:
             self.status = status_in_stat(self._pid, found)
             # of its children it counts those that it had waited for, and a look counts all
             return max(self._cpu_s or 0.0, found.cpu_s - self._job.cpu_before_s)

@@ -6,6 +6,7 @@ import contextlib
 import pytest
 
 from lbd.config.schema import Config, DispatchConfig, HostConfig, UsersConfig
+from lbd.dispatch import queue_quotas
 from lbd.dispatch.core import named_lists
 from lbd.dispatch.core.ledger_room import Disk
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
@@ -57,6 +58,18 @@ async def test_one_host_leaves_room_for_others(world):
     assert await submitted(world, 1, user="eve", origin="h4") == (
         "the queue is full (dispatch.max_jobs is 100)"
     )
+
+
+async def test_one_host_has_jobs_of_so_many_users_and_no_more(world, monkeypatch):
+    monkeypatch.setattr(queue_quotas, "USERS_OF_HOST_MAX", 2)
+    for user in ("ann", "bob", "ann"):
+        assert await submitted(world, 1, user=user) == ""
+    why = "h2 has jobs of 2 users in the queue; the limit per host is 2"
+    assert await submitted(world, 1, user="eve") == why
+    assert await submitted(world, 1, user="bob") == ""
+    assert await submitted(world, 1, user="eve", origin="h3") == ""
+    await world.act(selectors=["1_0", "3_0"], user="ann", uid=1001, verb="kill")
+    assert await submitted(world, 1, user="eve") == ""
 
 
 async def test_what_comes_at_once_has_no_more_room(world):

@@ -35,7 +35,7 @@ def test_whom_a_leader_waits_for_is_sought_among_its_last_children(shell, monkey
         pytest.skip("the kernel does not list them")
     monkeypatch.setattr(job, "members", lambda *_: pytest.fail("looks at all of the job"))
     assert waited_for(shell.pid, "") == []  # it waits for none in vfork(2)
-    monkeypatch.setattr(process_table, "threads", lambda _: iter([(thread, b"D")]))
+    monkeypatch.setattr(process_table, "status_of", lambda *_: SimpleNamespace(state=b"D"))
     everybody = process_table.everybody().items()
     children = sorted(pid for pid, task in everybody if task.parent == shell.pid)
     found = waited_for(shell.pid, "")
@@ -46,7 +46,8 @@ def test_whom_a_leader_waits_for_is_sought_among_its_last_children(shell, monkey
 def test_where_the_kernel_does_not_list_children_it_is_a_process_of_the_job(
     shell, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(process_table, "threads", lambda _: iter([(str(tmp_path), b"D")]))
+    monkeypatch.setattr(process_table, "thread_directories", lambda _: [str(tmp_path)])
+    monkeypatch.setattr(process_table, "status_of", lambda *_: SimpleNamespace(state=b"D"))
     assert len(waited_for(shell.pid, "")) == 1 + MANY
 
 
@@ -99,7 +100,7 @@ def test_what_ended_of_its_own_accord_needs_no_look_at_its_cgroup(monkeypatch):
 def test_an_orphan_counts_with_the_job_in_whose_session_it_was(monkeypatch, stopped):
     status = signal.SIGSTOP << 8 | 0x7F if stopped else signal.SIGTERM
     monkeypatch.setattr(job.os, "wait4", lambda child, _: (child, status, usage(2.0, 0.5)))
-    monkeypatch.setattr(process_table, "task_of", lambda _: SimpleNamespace(session=7))
+    monkeypatch.setattr(process_table, "session_of", lambda _: 7)
     first, other = job.Running(7, "", 0), job.Running(9, "", 0)
     assert job.reap(8, [first, other])[0] == 8
     assert first.orphans_s == ((0.0, 0.0) if stopped else (2.0, 0.5))

@@ -1,6 +1,7 @@
 """What commands of this host's own users need, and take without the keeper."""
 
 import asyncio
+import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -14,10 +15,11 @@ from lbd.lbm.core.slots import Granted, ResourcePool, Slots
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.keeper_link import KeeperLink
 from lbd.lbm.own_resources import Notes, OwnNeeds
+from lbd.load.process_table import task_of
 from lbd.model import JobId, Needs
 
 GPU = Needs(resources=(("gpu", 1),))
-US = SimpleNamespace(pid=os.getpid(), is_there=True)
+US = SimpleNamespace(pid=os.getpid(), pidfd=os.pidfd_open(os.getpid()), is_there=True)
 KEEPER = SimpleNamespace(pid=17, lost_pid=0)
 
 
@@ -37,7 +39,7 @@ def process():
 
 
 def of(process: "subprocess.Popen[bytes]") -> SimpleNamespace:
-    return SimpleNamespace(pid=process.pid, is_there=True)
+    return SimpleNamespace(pid=process.pid, pidfd=os.pidfd_open(process.pid), is_there=True)
 
 
 async def test_resources_given_by_a_killed_lbm_are_taken_until_its_process_has_ended(
@@ -60,6 +62,19 @@ async def test_resources_given_by_a_killed_lbm_are_taken_until_its_process_has_e
     last.take_up()
     assert list(pool.held) == ["h1-2"]
     last.leave()
+
+
+async def test_a_note_of_an_older_lbm_has_the_start_time(tmp_path):
+    own, _ = lbm(tmp_path)
+    own.take(JobId("h1-1"), GPU, US)
+    note, ticks = tmp_path / "needs" / "h1-1", task_of(US.pid).started_ticks
+    boot, pid, mark, had = json.loads(note.read_text())
+    for written, held in ((ticks, ["h1-1"]), (mark, ["h1-1"]), (ticks + 1, [])):
+        note.write_text(json.dumps([boot, pid, written, had]))
+        following, pool = lbm(tmp_path)
+        following.take_up()
+        assert list(pool.held) == held
+        following.leave()
 
 
 async def test_resources_given_by_an_ending_lbm_stay_noted_but_freed_ones_do_not(tmp_path, process):

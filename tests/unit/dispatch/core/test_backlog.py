@@ -179,12 +179,13 @@ def test_jobs_are_counted_by_user_and_host_wherever_they_are():
     assert jobs.dropped > dropped
     assert [jobs.of_origin(host) for host in ("h1", "h2", "h3")] == [3, 1, 0]
     assert jobs.of_user("ann") == 4
+    assert [jobs.users_of(host) for host in ("h1", "h2", "h3")] == [{"ann"}, {"ann"}, set()]
     assert (len(jobs), len(list(jobs))) == (4, 4)
     # the same job belongs to another user
     jobs.keep(Live(QueuedJob(JobId("x"), user="bob", origin="h2")))
     assert (jobs.of_user("ann"), jobs.of_user("bob"), jobs.of_origin("h2")) == (3, 1, 2)
     jobs.drop(JobId("x"))
-    assert (jobs.of_user("bob"), *map(dict, vars(jobs._counts).values())) == (0, {}, {})
+    assert (jobs.of_user("bob"), *map(dict, vars(jobs._counts).values())) == (0, {}, {}, {})
 
 
 def test_jobs_that_have_stepped_aside_are_counted_until_they_leave():

@@ -211,6 +211,8 @@ class History:
         for earlier in server.lines[: server.lines.index(line)]:
             head = self.queues.head(earlier)
             if head is not None and head.id == self.heads.get(earlier):
+                if server.host.beside_hog and head.kind.user in ("", server.host.hog):
+                    continue  # what another user starts beside the hog's commands is not for it
                 assert not server.suits(head.kind) or self.has_barred(start.job, earlier)
 
     def has_barred(self, begun, line):

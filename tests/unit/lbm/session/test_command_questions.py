@@ -10,8 +10,10 @@ import pytest
 from lbd.config.access import AdminConfig, AdmissionConfig
 from lbd.config.schema import Config
 from lbd.errors import Unavailable
+from lbd.lbm.link.user_threads import Threads
 from lbd.lbm.session.command_questions import SENDING_MAX, CommandAnswers, over
 from lbd.lbm.usage.record import Usage
+from lbd.load.process_table import task_of
 from lbd.local.caller import Caller
 from lbd.local.json_socket import Refusal
 from lbd.net.gen import lbm_pb2 as pb
@@ -138,9 +140,15 @@ async def test_an_lbm_that_is_root_signals_no_process_as_root():
     """A user's command may have become another user, and its children run as anyone they like."""
     answers, as_user = answers_of(*ANN), AsUser()
     answers._home.looker = SimpleNamespace(as_user=as_user)
-    job = SimpleNamespace(id="h1-27", uid=1000)
-    await answers._send_here(job, (1 << 30, 0, 15, 1))
-    assert as_user.done == [(1000, b"signal", b"%d" % (1 << 30), b"0", b"15", b"1")]
+    asked = []  # the user may hold up who reads when their process began
+    answers._home.threads = SimpleNamespace(of=lambda uid: asked.append(uid) or Threads())
+    job, us = SimpleNamespace(id="h1-27", uid=1000), SimpleNamespace(pid=os.getpid(), is_there=True)
+    await answers._send_here(job, us, 15, True)
+    ticks = task_of(us.pid).started_ticks
+    assert as_user.done == [(1000, b"signal", *(b"%d" % n for n in (us.pid, ticks, 15, 1)))]
+    us.is_there = False  # it has ended meanwhile: what has its number now may be another's
+    await answers._send_here(job, us, 15, True)
+    assert (len(as_user.done), asked) == (1, [1000, 1000])
 
 
 async def test_signals_that_do_not_arrive_are_so_many_and_no_more(monkeypatch):
