@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from types import SimpleNamespace
 
@@ -52,3 +53,18 @@ async def test_a_look_is_not_kept_for_long(monkeypatch):
     await used.by_job()
     await used.by_job()
     assert len(looks) == 2
+
+
+async def test_who_holds_up_a_look_holds_up_no_list(monkeypatch):
+    """While an exec of a user's process was under way, everybody's list of jobs failed."""
+    held, looks = threading.Event(), iter(({"7": 1.0}, {"7": 2.0}))
+    monkeypatch.setattr(cpu_used, "used_s", lambda _: held.wait(60) and next(looks))
+    monkeypatch.setattr(cpu_used, "KEPT_S", 0.0)
+    monkeypatch.setattr(cpu_used, "PATIENCE_S", 0.0)
+    used = CpuUsed([], {})
+    assert [await used.by_job() for _ in range(3)] == [{}] * 3
+    look = used._look
+    held.set()
+    await look
+    monkeypatch.setattr(cpu_used, "PATIENCE_S", 60.0)
+    assert await used.by_job() == {"7": 2.0}
