@@ -325,15 +325,18 @@ def heartbeat_fault(heartbeat: pb.Heartbeat) -> str:
 def slots_of(
     name: HostId, heartbeat: pb.Heartbeat, ceiling: float, tiers: tuple[int, ...]
 ) -> HostSlots:
-    """Returns what a host that takes jobs offers; nothing while its load is above the ceiling."""
+    """Returns what a host that takes jobs offers; nothing while its load is above the ceiling, and
+    never more than it may hold."""
     closed = ""
     if heartbeat.load > ceiling:
         closed = f"its load of {heartbeat.load:.1f} is above dispatch.load_ceiling, {ceiling:g}"
-    open_slots = 0 if closed else heartbeat.open_slots
+    slots = min(heartbeat.slots, HELD_MAX)
+    open_slots = 0 if closed else min(heartbeat.open_slots, HELD_MAX)
+    ahead = min(heartbeat.ahead, HELD_MAX - open_slots) if open_slots else 0
+    beside_hog = 0 if closed else min(heartbeat.beside_hog, HELD_MAX)
     return HostSlots(
-        name, heartbeat.slots, open_slots, heartbeat.load, tiers,
-        heartbeat.ahead if open_slots else 0, closed, heartbeat.holds_gangs,
-        facts_of(heartbeat) or NO_FACTS, heartbeat.hog, 0 if closed else heartbeat.beside_hog,
+        name, slots, open_slots, heartbeat.load, tiers, ahead, closed, heartbeat.holds_gangs,
+        facts_of(heartbeat) or NO_FACTS, heartbeat.hog, beside_hog,
         one_line(heartbeat.no_room, NO_ROOM_CHARS),
     )  # fmt: skip
 

@@ -105,3 +105,22 @@ def test_an_orphan_counts_with_the_job_in_whose_session_it_was(monkeypatch, stop
     assert job.reap(8, [first, other])[0] == 8
     assert first.orphans_s == ((0.0, 0.0) if stopped else (2.0, 0.5))
     assert other.orphans_s == (0.0, 0.0)
+
+
+def test_who_ends_a_job_reads_nothing_that_it_can_hold_up(monkeypatch):
+    """The stat of one whose exec was under way held up the keeper: a user had only to kill it."""
+
+    def read(pid):
+        raise AssertionError(f"the stat of {pid} was read")
+
+    monkeypatch.setattr(process_table, "task_of", read)
+    monkeypatch.setattr(process_table, "threads", read)
+    leader = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    running = job.Running(leader.pid, "", 0)
+    assert waited_for(leader.pid, "") == []
+    leader.kill()
+    os.waitid(os.P_PID, leader.pid, os.WEXITED | os.WNOWAIT)
+    running.killed(0.0)
+    assert running.ended is None, "it can be reaped"
+    assert job.reap(leader.pid, [running])[0] == leader.pid
+    leader.returncode = -signal.SIGKILL

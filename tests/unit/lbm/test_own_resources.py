@@ -10,16 +10,19 @@ from types import SimpleNamespace
 
 import pytest
 
+from lbd.lbm import own_resources
 from lbd.lbm.core.execution_events import Kind, Spec
 from lbd.lbm.core.slots import Granted, ResourcePool, Slots
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.keeper_link import KeeperLink
 from lbd.lbm.own_resources import Notes, OwnNeeds
-from lbd.load.process_table import task_of
+from lbd.load import process_table
+from lbd.load.process_table import mark_of, task_of
 from lbd.model import JobId, Needs
 
 GPU = Needs(resources=(("gpu", 1),))
 US = SimpleNamespace(pid=os.getpid(), pidfd=os.pidfd_open(os.getpid()), is_there=True)
+MARK = mark_of(US.pid, US.pidfd)
 KEEPER = SimpleNamespace(pid=17, lost_pid=0)
 
 
@@ -62,6 +65,19 @@ async def test_resources_given_by_a_killed_lbm_are_taken_until_its_process_has_e
     last.take_up()
     assert list(pool.held) == ["h1-2"]
     last.leave()
+
+
+@pytest.mark.skipif(type(MARK) is int, reason="needs Linux 6.9")
+async def test_of_a_holder_nothing_is_read_that_it_can_hold_up(tmp_path, monkeypatch):
+    """The stat of one whose exec is under way would hold up the LBM."""
+    monkeypatch.setattr(process_table, "task_of", lambda pid: pytest.fail(f"reads {pid}"))
+    monkeypatch.setattr(own_resources, "task_of", process_table.task_of)
+    own, _ = lbm(tmp_path)
+    assert own.take(JobId("h1-1"), GPU, US).grant
+    following, pool = lbm(tmp_path)
+    following.take_up()
+    assert list(pool.held) == ["h1-1"]
+    following.leave()
 
 
 async def test_a_note_of_an_older_lbm_has_the_start_time(tmp_path):

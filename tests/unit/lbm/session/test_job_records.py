@@ -1,9 +1,17 @@
 """Jobs as --json prints them."""
 
+import os
+import signal
+import subprocess
+from types import SimpleNamespace
+
 import pytest
 
-from lbd.lbm.session.job_records import given_json, job_json
+from lbd.lbm.core.jobs import Job
+from lbd.lbm.session.job_records import given_json, job_json, job_record
 from lbd.lbm.session.queue_questions import queued_json
+from lbd.load import process_table
+from lbd.model import JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 
@@ -35,3 +43,15 @@ def test_a_key_that_lbrun_generated_is_not_shown():
 def test_no_host_and_no_dispatcher_has_more_of_a_command_shown_than_people_read():
     found = queued_json(pb.JobInfo(id=12, command=[b"true"] + [b""] * 240_000))["command"]
     assert (len(found), found[0], found[-1]) == (1001, "true", "…")
+
+
+def test_of_a_command_that_stays_nothing_is_read_that_it_can_hold_up(monkeypatch):
+    """The stat of one whose exec was under way held up the LBM: its user listed their commands."""
+    monkeypatch.setattr(process_table, "task_of", lambda pid: pytest.fail(f"reads {pid}"))
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        job = Job(JobId("h1-1"), (b"cat",), "ann", "h1", "h1", 0.0, pid=process.pid)
+        record = job_record(job, {job.id: SimpleNamespace(pid=process.pid)}, {})
+        process.send_signal(signal.SIGCONT)
+    assert record.state == JobState.SUSPENDED.value
