@@ -155,7 +155,7 @@ def test_pytest_xdist(lab, tmp_path):
         "def test_where(n):\n"
         "    assert os.environ['LBD_HOST'] in ('h2', 'h3')\n"
     )
-    recipe = "pytest --tx '4*popen//python=lbrun python3' --dist load"
+    recipe = "pytest --tx '4*popen//python=lbrun python3' --dist load --max-worker-restart 0"
     quick = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
     quick |= {"PATH": f"{os.path.dirname(sys.executable)}:{lab.environment('h1')['PATH']}"}
     assert follow(lab, tmp_path, recipe, **quick).count("python3") == 4
