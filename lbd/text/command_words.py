@@ -1,8 +1,8 @@
 """How much of a command is shown, and how many words a queued one may have. Pure.
 
-A command may have a quarter of a million words. Whoever lists jobs would make the dispatcher and a
-host's LBM handle all words of each of them, and whoever starts a queued job again and again would
-have them read each time, while others wait.
+A command may have a quarter of a million words. A list of such jobs would have the dispatcher and a
+host's LBM handle every word of each, and a queued job that starts again and again would have them
+read each time, while others wait.
 """
 
 from collections.abc import Iterable

@@ -1,9 +1,9 @@
 """Holds a job's process tree together, so that all of it can be ended.
 
-Best first: a cgroup v2 of its own (frozen, its members killed, `cgroup.kill` for whoever else is
-there); a cgroup v1 (`cgroup.procs` killed until empty); else its session, plus the processes that
-the keeper inherits as subreaper and recognises by the job's mark in their environment. Delegation
-differs from host to host, so each way is tried, not assumed.
+There are three ways, the best first: a cgroup v2 of its own (frozen, its members killed, then
+`cgroup.kill` for what has come in meanwhile); a cgroup v1 (`cgroup.procs` killed until empty); else
+its session, plus the processes that the keeper inherits as subreaper and recognises by the job's
+mark in their environment. Delegation differs from host to host, so each way is tried, not assumed.
 """
 
 import contextlib

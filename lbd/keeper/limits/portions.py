@@ -194,9 +194,10 @@ def kill_group(
     """Kills what is in a cgroup; `has_kill`: the cgroup may have a cgroup.kill file. Returns whom
     it has met; the caller repeats it as long as anybody is left.
 
-    cgroup.kill ends whoever is in there at that moment, but nobody whose first thread has ended
-    while others run on: Linux sends SIGKILL to the first thread alone, where it is lost. A signal
-    to the process reaches the other threads, frozen or not. So each member is sent one, too.
+    cgroup.kill ends all processes that are in there at that moment, except those whose first thread
+    has ended while others run on: Linux sends SIGKILL to the first thread alone, where it is lost.
+    A signal to the process reaches the other threads, frozen or not. So each member is sent one,
+    too.
     """
     members = partial(cgroup.members, Path(group))
     hold(group)
