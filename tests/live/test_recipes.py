@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cluster import FAST, Lab
+from cluster import PATIENT, Lab
 
 from tests.book import DOCS
 
@@ -35,7 +35,7 @@ RUST = {
 @pytest.fixture(scope="module")
 def lab():
     """A lab whose h1 is busy, so that commands started there go to h2 and h3."""
-    lab = Lab.up(3, "none", settings=(*FAST, "lbm.slots=4", "lim.local_threshold=0.2"))
+    lab = Lab.up(3, "none", settings=(*PATIENT, "lbm.slots=4", "lim.local_threshold=0.2"))
     burner = lab.popen("h1", "lbrun", "--local", sys.executable, BUSY, "processes", 4,
                        start_new_session=True)  # fmt: skip
     try:

@@ -3,13 +3,13 @@
 import subprocess
 from functools import partial
 
-from tests.live.cluster import FAST, Lab
+from tests.live.cluster import PATIENT, Lab
 
 WAITS = ("lbm.named_wait_s=0.3", "lbm.named_limit_s=60")
 COUNTED = "mkdir {0}/$$ && ls {0} | wc -l; sleep 0.5; rmdir {0}/$$"
 
 
-LAB = partial(Lab.up, 2, settings=(*FAST, *WAITS, "lbm.slots=4", "admission.slots=1"))
+LAB = partial(Lab.up, 2, settings=(*PATIENT, *WAITS, "lbm.slots=4", "admission.slots=1"))
 
 
 def test_named_commands_wait_for_each_other(lab, tmp_path):
