@@ -183,50 +183,51 @@ class Execution:
 
     def _hear(self, event: Event, now_s: float) -> list[Action]:
         """Ignores events that do not belong to this phase: they come too late."""
-        match event, self.phase:
-            case e.Admitted(), Phase.ADMISSION:
+        phase = self.phase
+        match event:
+            case e.Admitted() if phase is Phase.ADMISSION:
                 self.phase, self.has_slot = Phase.SLOT, True
                 return [e.AskSlot()]
-            case e.Denied(), (Phase.ADMISSION | Phase.SLOT):
+            case e.Denied() if phase in (Phase.ADMISSION, Phase.SLOT):
                 wait_s, another = event.wait_s, event.try_another
                 return self._refuse(event.reason, event.phase, try_another=another, wait_s=wait_s)
-            case e.SlotGranted(), Phase.SLOT:
+            case e.SlotGranted() if phase is Phase.SLOT:
                 return self._slot_granted(now_s)
-            case e.SlotAwaited(), Phase.SLOT:
+            case e.SlotAwaited() if phase is Phase.SLOT:
                 return self._slot_awaited(now_s)
-            case e.SlotRefused(), Phase.SLOT if Timer.SLOT_GIVE_UP not in self.timers:
-                phase = "slot" if event.full else self._lacking
-                return self._refuse(event.reason, phase, full=event.full)
-            case e.FilesReady(), Phase.FILES:
+            case e.SlotRefused() if phase is Phase.SLOT and Timer.SLOT_GIVE_UP not in self.timers:
+                why = "slot" if event.full else self._lacking
+                return self._refuse(event.reason, why, full=event.full)
+            case e.FilesReady() if phase is Phase.FILES:
                 return self._ready(now_s)
-            case e.Released(), Phase.HELD:
+            case e.Released() if phase is Phase.HELD:
                 return self._spawn(now_s)
-            case e.FilesFailed(), Phase.FILES:
+            case e.FilesFailed() if phase is Phase.FILES:
                 return self._refuse(event.reason, event.phase, event.number)
-            case ((e.FilesReady() | e.FilesFailed()), Phase.CALLED_OFF):
+            case e.FilesReady() | e.FilesFailed() if phase is Phase.CALLED_OFF:
                 return self._clear()
-            case e.Started(), Phase.SPAWNING:
+            case e.Started() if phase is Phase.SPAWNING:
                 return self._started(event.process, now_s)
-            case e.NotStarted(), (Phase.SPAWNING | Phase.HELD):
+            case e.NotStarted() if phase in (Phase.SPAWNING, Phase.HELD):
                 return self._refuse(event.reason, event.phase, event.number)
-            case e.Exited(), (Phase.SPAWNING | Phase.RUNNING | Phase.ENDING):
+            case e.Exited() if phase in ALIVE:
                 return self._exited(event.exit, now_s)
-            case e.KeeperLost(), (Phase.SPAWNING | Phase.RUNNING | Phase.ENDING):
+            case e.KeeperLost() if phase in ALIVE:
                 return self._keeper_lost(event.reason, now_s)
-            case e.KeeperReady(), Phase.UNWATCHED:
+            case e.KeeperReady() if phase is Phase.UNWATCHED:
                 return self._conclude(now_s)
-            case e.FilesCollected(), Phase.COLLECTING:
+            case e.FilesCollected() if phase is Phase.COLLECTING:
                 return self._conclude(now_s, event.complaint)
-            case ((e.OutputsDrained() | e.GivenUp()), Phase.DRAINING):
+            case e.OutputsDrained() | e.GivenUp() if phase is Phase.DRAINING:
                 return self._report_end(self._outcome())
-            case e.Stopped(), (Phase.SPAWNING | Phase.RUNNING | Phase.ENDING):
+            case e.Stopped() if phase in ALIVE:
                 self.is_stopped = event.stopped
                 return [e.ReportStopped(event.stopped)] if self.process is not None else []
-            case e.OwnerWants(), (Phase.RUNNING | Phase.ENDING):
+            case e.OwnerWants() if phase in (Phase.RUNNING, Phase.ENDING):
                 return self._treat(event, now_s)
-            case e.Renewed(), _ if Timer.LEASE in self.timers:
+            case e.Renewed() if Timer.LEASE in self.timers:
                 return self._renewed(event.lease_until_s, now_s)
-            case e.Resumed(), _:
+            case e.Resumed():
                 return self._resumed(now_s)
         return self._wanted(event, now_s)
 
