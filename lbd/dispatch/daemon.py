@@ -170,9 +170,10 @@ class Dispatcher:
         while True:
             batch = await self.batches.next_saved()
             changed = dict[JobId, bool]()  # whether it has ended; each is notified once
+            until = self.until_written()
             for action in batch.actions:
                 if isinstance(action, Begin):
-                    await self._start(action)
+                    await self._start(action, until)
                     self.watchers.notify(action.job, has_ended=False, is_leased=True)
                 elif isinstance(action, Changed):
                     changed[action.job] = action.state in ENDED_STATES
@@ -194,9 +195,9 @@ class Dispatcher:
             case Release(job, attempt, host) if line := self.lines.get(host):
                 line.released(job, attempt)
 
-    async def _start(self, begin: Begin) -> None:
+    async def _start(self, begin: Begin, until: str) -> None:
         """Starts an attempt that is now on disk, if it is still wanted and its host still
-        connected."""
+        connected. `until`: as `until_written` says of all that were written with it."""
         line, trouble, phase, start = self.lines.get(begin.host), "", "late", pb.Start()
         if not self.life.sending(begin.job, begin.attempt, clock_s()):
             line, trouble = None, "no longer wanted"
@@ -204,7 +205,7 @@ class Dispatcher:
             trouble = OUT_OF_CONTACT
         elif line.is_behind:
             line, trouble = None, "it is not reading what it is sent"
-        elif until := self.until_written():
+        elif until:
             line, trouble = None, f"not begun until {until}"
         else:
             try:
