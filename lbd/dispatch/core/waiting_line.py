@@ -352,7 +352,10 @@ class Waiting:
                     item.place = number()
                     targets.took_turn(item.array)
                 heappush(heap, (item.place, item))
-        self._note(flow)
+        if heap and heap[0][1] is item:  # of which a job waits
+            self._note_turn(flow)
+        else:
+            self._note(flow)
 
     def passed(self, job: QueuedJob) -> None:
         """Notes a job that started ahead of others and has left the line. What such jobs leave in
