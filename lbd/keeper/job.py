@@ -103,14 +103,14 @@ class Running:
     look_at_s: float = 0.0  # when to look again at what its leader left
     treated: Treated = field(default_factory=Treated)
     stopping: Stopping = field(default_factory=Stopping)
-    heard_signals: int = 0  # bit N for signal N
-    ignored_signals: int = 0  # of those that are typed; the same bits
+    heard_signals: int = 0  # of those that are typed; bit N for signal N
+    ignored_signals: int = 0  # the same bits
     orphans_s: tuple[float, float] = (0.0, 0.0)  # CPU time of its reaped orphans: user, system
 
     def signal(self, number: int) -> None:
         """Signals the job, unless its leader has ended: its pid may be another's by then."""
         if 0 < number < signal.NSIG and not self.ended and not has_ended(self.pid):
-            self.heard_signals |= 1 << number
+            self.heard_signals |= 1 << number & TYPED
             self.stopping.sent(deliver(self.pid, number))
 
     def note_ignored(self) -> None:

@@ -40,4 +40,4 @@ PHASE, WANTED, NUMBER, ANSWER = b"s", b"w", b"n", b"a"
 USER_US, SYSTEM_US = b"U", b"Y"
 RSS_KIB = b"R"
 OUT_OF_MEMORY = b"o"
-HEARD = b"H"  # signals sent while its leader was alive, or typed ones it ignored: bit N for N
+HEARD = b"H"  # typed signals sent while its leader was alive, or that it ignored: bit N for N

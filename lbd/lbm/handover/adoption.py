@@ -32,6 +32,7 @@ from lbd.lbm.handover.records import (
     QueuedAttempt,
     Running,
     StreamState,
+    shown_id,
 )
 from lbd.lbm.inbound.attached_job import AttachedJob
 from lbd.lbm.link import wire as tags
@@ -275,11 +276,6 @@ class Adoption:
         life = survivor(job, held, is_ending=is_ending)
         request = lbm_pb2.RunRequest(job_id=job).SerializeToString()
         self._see_out(Attached(Running(life, None, held.width, held.grant), request))
-
-
-def shown_id(left: Running) -> str:
-    """The job's id as people know it, if that is known."""
-    return (left.job.queued_as if left.job is not None else "") or left.execution.spec.id
 
 
 def give_up(what: str, problem: Exception, left: object = None, job: str = "") -> None:

@@ -47,7 +47,8 @@ class Misfit(ValueError):
 
 
 def write(record: object, bundle: Bundle) -> HeldValue:
-    """Its descriptors go into the bundle. Raises TypeError if it does not fit its class."""
+    """Its descriptors go into the bundle. Raises TypeError, ValueError, OverflowError if it does
+    not fit its class, or could not be read."""
     return Writer(bundle).value(type(record), record)
 
 
@@ -147,7 +148,7 @@ class Writer:
                 return self.value(type(value.value), value.value)
             case int() if found is Fd:
                 return HeldValue(descriptor=self._bundle.add(value))
-            case int() | float() if found is float:
+            case int() | float() if found is float and not math.isnan(value):
                 return HeldValue(real=value)
             case dict():
                 return HeldValue(items=self._items(found, value.items()))

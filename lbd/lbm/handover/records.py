@@ -208,3 +208,8 @@ class ClientState:
     caller: CallerState = field(default_factory=CallerState)
     process: Fd = NO_FD  # the client's pidfd
     stays: bool = False  # the client has become the command
+
+
+def shown_id(left: Running) -> str:
+    """The job's id as people know it, if that is known."""
+    return (left.job.queued_as if left.job is not None else "") or left.execution.spec.id

@@ -19,7 +19,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableSequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn
@@ -28,7 +28,7 @@ from lbd.errors import EXIT_RESTART
 from lbd.lbm.core.execution import ALIVE
 from lbd.lbm.handover import codec
 from lbd.lbm.handover.fds import Bundle, NotNow
-from lbd.lbm.handover.records import Attached, LinkFrom, LinkTo, QueuedAttempt, WorkdirHeld
+from lbd.lbm.handover.records import LinkFrom, LinkTo, QueuedAttempt, WorkdirHeld, shown_id
 from lbd.lbm.inbound.attached_job import AttachedJob
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.link import wire as tags
@@ -40,7 +40,7 @@ from lbd.lbm.queue.dispatcher_line import DispatcherLine
 from lbd.lbm.session.server import ClientServer
 from lbd.lbm.session.session import Connection
 from lbd.net.gen import lbm_pb2
-from lbd.net.gen.handover_pb2 import Handover
+from lbd.net.gen.handover_pb2 import HeldValue, Handover
 from lbd.process.job_log import JobLog
 
 log = logging.getLogger("lbd.lbm")
@@ -57,6 +57,7 @@ POLL_S = 0.005
 LET_GO_S = 1.0
 STREAMS = (socket.AF_INET, socket.AF_INET6)
 ROUNDS = 10
+UNWRITABLE = (TypeError, ValueError, OverflowError)  # what codec.write raises
 
 
 async def hand_over(
@@ -74,7 +75,7 @@ async def hand_over(
     """
     try:
         await leave(links, home, clients, attempts, release)
-    except (TimeoutError, OSError, TypeError) as problem:
+    except (TimeoutError, OSError, *UNWRITABLE) as problem:
         if home.commands or any(links.host.executions):
             log.warning("running commands cannot be handed over and are ended: %r", problem)
         else:
@@ -88,7 +89,7 @@ async def leave(
     attempts: DispatcherLine | None,
     release: Callable[[list[int]], None],
 ) -> NoReturn:
-    """Raises TimeoutError, OSError, TypeError."""
+    """Raises TimeoutError, OSError, ValueError."""
     began_s = time.monotonic()
     host = links.host
     host.executions.leaving = True
@@ -174,36 +175,46 @@ def write_down(
     connections: list[Connection],
     attempts: list[QueuedAttempt],
 ) -> tuple[Handover, list[int]]:
-    """Writes everything down; no further step of the event loop follows. Raises TypeError."""
+    """Writes everything down; no further step of the event loop follows. What cannot be written
+    down is lost alone: who has caused that must not end others' commands."""
     bundle, host = Bundle(), links.host
     record = Handover(version=VERSION, needs=NEEDS, listener=bundle.add(listener))
     for connection in connections:
         try:
             if (client := connection.left()) is not None:
                 record.clients.append(codec.write(client, bundle))
-        except (NotNow, TypeError) as problem:
+        except (NotNow, *UNWRITABLE) as problem:
             command = connection.command
             job_log.info(command.job.id if command else "", "dropped a client: %r", problem)
             if command is not None:
                 command.let_go()
-    if home.streams is not None:
-        record.links_to.extend(codec.write(link_to(peer), bundle) for peer in home.streams.all)
-    attached: list[Attached] = []
+    for peer in home.streams.all if home.streams is not None else ():
+        record.links_to.extend(written(link_to(peer), bundle, f"the stream to {peer.host}"))
     for link in links.open.values():
-        record.links_from.append(codec.write(link_from(host, link, attached), bundle))
+        left = link_from(host, link, bundle, record.attached)
+        record.links_from.extend(written(left, bundle, f"a stream from {link.key[0]}"))
     for live in host.executions:
         if isinstance(live, AttachedJob) and live.is_alone and live.execution.phase in ALIVE:
-            attached.extend(filter(None, [live.left(None)]))
-    record.attached.extend(codec.write(one, bundle) for one in attached)
-    record.attempts.extend(codec.write(one, bundle) for one in attempts)
+            if (left_alone := live.left(None)) is not None:
+                record.attached.extend(written(left_alone, bundle, "a command", live.id))
+    for attempt in attempts:
+        which = shown_id(attempt.running)
+        record.attempts.extend(written(attempt, bundle, "an attempt", which))
     record.jobs.extend(host.link.jobs)
-    if (unrecorded := home.usage.finish()) is not None:
-        try:
-            record.unrecorded.CopyFrom(codec.write(unrecorded, bundle))
-        except TypeError as problem:  # then they are lost, which the next LBM reads from a file
-            log.warning("ended commands are not handed over to be recorded: %r", problem)
+    if (unrecorded := home.usage.finish()) is not None:  # else the next LBM reads from a file
+        for held in written(unrecorded, bundle, "ended commands that are still to be recorded"):
+            record.unrecorded.CopyFrom(held)
     record.descriptors = len(bundle.descriptors)
     return record, bundle.descriptors
+
+
+def written(record: object, bundle: Bundle, what: str, job: str = "") -> list[HeldValue]:
+    """Returns the record as written, or nothing if it cannot be written."""
+    try:
+        return [codec.write(record, bundle)]
+    except UNWRITABLE as problem:
+        job_log.warning(job, "%s cannot be handed over and is lost: %r", what, problem)
+        return []
 
 
 def link_to(peer: PeerLink) -> LinkTo:
@@ -211,7 +222,9 @@ def link_to(peer: PeerLink) -> LinkTo:
     return LinkTo(peer.host, peer.address, peer.stream.left(), peer.last_number, numbers)
 
 
-def link_from(host: InboundContext, link: AcceptedLink, attached: list[Attached]) -> LinkFrom:
+def link_from(
+    host: InboundContext, link: AcceptedLink, bundle: Bundle, attached: MutableSequence[HeldValue]
+) -> LinkFrom:
     """`attached` gets its commands that have begun; the others' requests are read again."""
     again, workdirs = [], []
     for number, serving in link.jobs.items():
@@ -231,7 +244,9 @@ def link_from(host: InboundContext, link: AcceptedLink, attached: list[Attached]
             serving.talk.put(tags.FAILED, b"its lbm was restarted as the command began")
             continue
         if held is not None:
-            attached.append(held)
+            attached.extend(found := written(held, bundle, "a command", job.id))
+            if not found:
+                serving.talk.put(tags.FAILED, b"its lbm was restarted and cannot go on with it")
         else:  # it waits for a slot, or is being examined
             again.append(tags.pack(number, tags.RUN, request))
             link.claims.give_back(job.id)

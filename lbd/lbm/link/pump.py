@@ -95,9 +95,12 @@ class Source:
         return trouble_of(self._state.errno)
 
     def delivered(self, count: int) -> None:
-        """Notes that the other side has delivered `count` bytes more."""
+        """Notes that the other side has delivered `count` bytes more. Raises ValueError if fewer
+        were sent."""
         state = self._state
-        state.under_way_bytes = max(0, state.under_way_bytes - count)
+        if count > state.under_way_bytes:
+            raise ValueError("an acknowledgement of more than was sent")
+        state.under_way_bytes -= count
         state.delivered_bytes += count
         if state.delivered_bytes > FIRST_WINDOW_BYTES:
             state.window_bytes = min(2 * state.window_bytes, self._largest_window_bytes)

@@ -59,6 +59,15 @@ def test_an_invalid_signal_reaches_nobody(number):
     assert running.heard_signals == 0
 
 
+def test_only_typed_signals_are_noted():
+    """That is what `lbrun` asks; more need not fit into a message."""
+    with subprocess.Popen(["sleep", "100"]) as leader:
+        running = job.Running(leader.pid, "", 0)
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, 63, 64):
+            running.signal(number)
+    assert running.heard_signals in (1 << signal.SIGINT, job.TYPED), "it may have ended by then"
+
+
 def test_what_a_leader_ignored_is_known_at_its_end():
     """A ^C on its way to a command that ignores it would have done nothing, whenever it came."""
     script = "import os, signal as s; [s.signal(n, s.SIG_IGN) for n in (s.SIGQUIT, s.SIGUSR1, 64)]"

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import os
 import select
 from types import SimpleNamespace
@@ -11,13 +12,14 @@ import pytest
 from lbd.errors import PeerError
 from lbd.keeper import protocol as keeper
 from lbd.lbm.core.execution import Phase
+from lbd.lbm.core.execution_events import Exit
 from lbd.lbm.core.jobs import Claims
 from lbd.lbm.core.slots import Belongings, Grant, Granted, pack_belongings
 from lbd.lbm.handover import codec
 from lbd.lbm.handover import saving as leave
 from lbd.lbm.handover.adoption import Adoption, Left, parse, read_left
 from lbd.lbm.handover.fds import Bundle, Given
-from lbd.lbm.handover.records import ClientState, LinkTo, StreamState
+from lbd.lbm.handover.records import Attached, ClientState, LinkTo, StreamState
 from lbd.lbm.keeper_link import ProcessExit
 from lbd.lbm.link import wire
 from lbd.lbm.link.accepted_links import AcceptedLinks
@@ -150,9 +152,9 @@ async def test_a_process_that_runs_on_its_own_continues_and_holds_no_slot(host):
     assert host.slots.used == 1
 
 
-async def link_of(before):
+async def link_of(before, number=1):
     """Returns a link with one running command."""
-    job, serving = await running(before)
+    job, serving = await running(before, number)
     return SimpleNamespace(
         key=("h1", "token"), stream=SimpleNamespace(left=lambda: StreamState("", 3, 4)),
         last_number=1, claims=Claims(before.jobs),
@@ -163,9 +165,10 @@ async def link_of(before):
 async def test_a_command_continues_with_its_stream(host):
     before, attached = host_of(), []
     link = await link_of(before)
-    left = leave.link_from(before, link, attached)
+    left = leave.link_from(before, link, Bundle(), attached)
     taking = adoption(host)
-    taking.take_up(Left([left], [], [handed_over(attached[0])], [], ["h1-1"], None))
+    (command,) = [codec.read(Attached, held, Given([])) for held in attached]
+    taking.take_up(Left([left], [], [command], [], ["h1-1"], None))
     assert list(taking._links.open) == [("h1", "token")]
     (follower,) = taking._links.open.values()
     assert list(follower.jobs) == [1]
@@ -188,10 +191,29 @@ async def test_the_origin_of_a_command_that_is_just_starting_is_told_that_it_is_
     link = await link_of(before)
     job = link.jobs[1].job
     job.execution.phase, job.spawned = Phase.SPAWNING, None
-    assert leave.link_from(before, link, attached).stream.unread == ()
+    assert leave.link_from(before, link, Bundle(), attached).stream.unread == ()
     assert attached == []
     assert job.talk.said[-1] == wire.FAILED
     await asyncio.wait(end(link))
+
+
+async def test_a_command_that_cannot_be_written_down_is_lost_alone(caplog):
+    """Its state contains what its user or another host has made of it."""
+    before = host_of(slots=2)
+    before.link.jobs = ["h1-1", "h1-2"]
+    links = [await link_of(before), await link_of(before, 2)]
+    poisoned, other = (link.jobs[1].job for link in links)
+    poisoned.execution.exit = Exit(0, heard_signals=1 << 64)
+    place = SimpleNamespace(host=before, open=dict(enumerate(links)))
+    usage = SimpleNamespace(finish=lambda: Unrecorded((), Gap(1, 0.0, math.nan)))
+    home = SimpleNamespace(streams=None, usage=usage)
+    record, _ = leave.write_down(place, home, -1, [], [])
+    (left,) = [codec.read(Attached, held, Given([])) for held in record.attached]
+    assert left.running.execution.spec.id == other.id
+    assert poisoned.talk.said[-1] == wire.FAILED
+    assert not record.HasField("unrecorded")
+    assert "a command cannot be handed over and is lost" in caplog.text
+    await asyncio.wait([task for link in links for task in end(link)])
 
 
 async def test_a_command_that_waits_for_its_slot_asks_for_it_again():
@@ -199,7 +221,7 @@ async def test_a_command_that_waits_for_its_slot_asks_for_it_again():
     link = await link_of(before)
     link.jobs[1].job.execution.phase = Phase.SLOT
     link.jobs[1].request = b"request"
-    left = leave.link_from(before, link, attached)
+    left = leave.link_from(before, link, Bundle(), attached)
     assert left.stream.unread == (wire.pack(1, wire.RUN, b"request"),)
     assert attached == []
     await asyncio.wait(end(link))

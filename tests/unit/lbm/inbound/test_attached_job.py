@@ -73,8 +73,8 @@ async def admit(user, uid, origin):
     return Admit(None)
 
 
-def host_of():
-    slots = Slots(1, max_waiting=10)
+def host_of(slots=1):
+    slots = Slots(slots, max_waiting=10)
     return SimpleNamespace(
         config=Config(), rules=SimpleNamespace(config=Config(), load=0.0, owner="the owner"),
         link=Link(), slots=slots, jobs=Jobs(10), admit=admit, changed=lambda: None,

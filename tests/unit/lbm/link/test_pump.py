@@ -44,6 +44,14 @@ def taken(pipe, end):
     return descriptor
 
 
+async def test_an_acknowledgement_of_more_than_was_sent_is_refused(pipe):
+    """Another host says so; the number goes on to the next LBM."""
+    source = Source(Descriptor(taken(pipe, "r")), bytes, at_once, 100, 60)
+    for count in (1, (1 << 64) - 1):
+        with pytest.raises(ValueError):
+            source.delivered(count)
+
+
 async def test_a_source_stops_at_its_window_and_continues_when_delivered(pipe):
     sent = []
     source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 100, 60)
@@ -56,7 +64,7 @@ async def test_a_source_stops_at_its_window_and_continues_when_delivered(pipe):
     assert sum(map(len, sent)) == 180
     os.close(taken(pipe, "w"))
     for _ in range(30):
-        source.delivered(60)
+        source.delivered(source._state.under_way_bytes)
         await settle()
     await asyncio.wait_for(task, 10)
     assert sum(map(len, sent)) == 1000
