@@ -3,7 +3,8 @@
 gRPC limits the connections of a port (`grpc.max_allowed_incoming_connections`) but not those of one
 peer, nor does it show them. So this inspects the process's own descriptors, at intervals, and only
 while there are many. A host needs a few connections; the share allows for many hosts behind one
-address.
+address. Connections that have carried a call count first: over TLS only a host can make one, and
+any user of that host could open as many that say nothing.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 from lbd.process.wake_ups import until_next_s
 
@@ -22,22 +23,28 @@ LOOK_S = 1.0
 SHARE = 4  # one address may have at most a fourth of a port's connections
 LOOPBACK = "127.0.0.1"
 DESCRIPTORS = "/proc/self/fd"
+Peer = tuple[str, int]  # address, port
 ANY = ("0.0.0.0", "::")  # noqa: S104  # the configuration may have these
 
 
-def close_excess(address: str, port: int, share: int) -> Counter[str]:
-    """Closes connections to `port` beyond the `share` of each peer address. Returns how many, by
-    address."""
+def close_excess(
+    address: str, port: int, share: int, called: Callable[[], Container[Peer]] = tuple
+) -> Counter[str]:
+    """Closes connections to `port` beyond the `share` of each peer address. `called`: those that
+    have carried a call, which count first. Returns how many, by address."""
     had: Counter[str] = Counter()
     closed: Counter[str] = Counter()
     if descriptor_count() <= share:
         return closed
-    for sock, peer in connections_to(address, port, descriptors()):
-        whose = sharer(peer[0])
-        had[whose] += 1
-        if had[whose] > share:
-            shut_down(sock)
-            closed[whose] += 1
+    first, numbers = called(), descriptors()
+    for has_called in (True, False):
+        for sock, peer in connections_to(address, port, numbers):
+            if (peer in first) is has_called:
+                whose = sharer(peer[0])
+                had[whose] += 1
+                if had[whose] > share:
+                    shut_down(sock)
+                    closed[whose] += 1
     return closed
 
 
@@ -58,7 +65,7 @@ def descriptor_count() -> int:
 
 def connections_to(
     address: str, port: int, numbers: Iterable[int]
-) -> Iterator[tuple[socket.socket, tuple[str, int]]]:
+) -> Iterator[tuple[socket.socket, Peer]]:
     """Yields the connections to that place among these descriptors, each with its peer."""
     for number in numbers:
         try:  # no close here: some are users' and may hang when closed
@@ -102,8 +109,15 @@ def plain(address: str) -> str:
 class ConnectionShares:
     """Checks a server's connections until the server has stopped."""
 
-    def __init__(self, place: tuple[str, int], connections_max: int) -> None:
+    def __init__(
+        self,
+        place: tuple[str, int],
+        connections_max: int,
+        called: Callable[[], Container[Peer]] = tuple,
+    ) -> None:
+        """`called`: as for `close_excess`."""
         self._address, self._port = place
+        self._called = called
         self._share = connections_max // SHARE
         self._later()
 
@@ -115,7 +129,8 @@ class ConnectionShares:
         self._next.cancel()
 
     def _look(self) -> None:
-        for peer, count in close_excess(self._address, self._port, self._share).items():
+        closed = close_excess(self._address, self._port, self._share, self._called)
+        for peer, count in closed.items():
             log.warning(
                 "%s has more than %d connections to port %d: %d closed",
                 peer, self._share, self._port, count,

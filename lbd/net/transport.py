@@ -30,7 +30,7 @@ from lbd.errors import ConfigError, NoAddress, Unavailable
 from lbd.model import target_of
 from lbd.net import call_watch
 from lbd.net import release as wire
-from lbd.net.call_watch import CallWatch
+from lbd.net.call_watch import CallWatch, place_of
 from lbd.net.connection_share import ConnectionShares, connections_to, descriptors, reset
 from lbd.net.guarded_calls import CALLS_MAX, GuardedCalls
 from lbd.net.listeners import count_listeners
@@ -388,5 +388,5 @@ def bind(
     if bound == 0 or count_listeners(packed, bound) > 1:
         raise NoAddress(f"cannot listen on {where}: in use, or not an address of this host")
     place = (address, bound)
-    shares = ConnectionShares(place, CONNECTIONS_MAX)
+    shares = ConnectionShares(place, CONNECTIONS_MAX, lambda: set(map(place_of, calls.taken)))
     return Server(server, place, (shares, CallWatch(place, calls.taken, calls.read_bytes)))

@@ -47,6 +47,29 @@ def test_an_address_has_its_share_and_another_is_not_touched(listener, monkeypat
         sock.close()
 
 
+def test_a_connection_that_has_carried_a_call_outlives_those_that_say_nothing(listener):
+    """A user of a host opens as many to another as the host may have: its LBM's must not close."""
+    port = listener.getsockname()[1]
+    silent, accepted = connected(listener, SHARE)
+    (lbm, *others), more = connected(listener, 20)
+    called = {lbm.getsockname()}
+    assert close_excess("127.0.0.1", port, SHARE, lambda: called) == {"127.0.0.1": 20}
+    assert is_open(lbm)
+    assert sum(map(is_open, silent)) + sum(map(is_open, others)) == SHARE - 1
+    for sock in (*silent, *accepted, lbm, *others, *more):
+        sock.close()
+
+
+def test_those_that_have_carried_a_call_have_no_more_than_a_share(listener):
+    """A host that was taken over makes a call on each."""
+    port = listener.getsockname()[1]
+    ours, accepted = connected(listener, SHARE + 5)
+    called = {one.getsockname() for one in ours}
+    assert close_excess("127.0.0.1", port, SHARE, lambda: called) == {"127.0.0.1": 5}
+    for sock in (*ours, *accepted):
+        sock.close()
+
+
 def test_all_loopback_addresses_have_one_share(listener):
     """With four of them a user of the host had all connections, each with half a TLS handshake."""
     port = listener.getsockname()[1]
