@@ -8,9 +8,11 @@ never waits for a child: it reacts to events, and kills children it has no use f
 """
 
 import errno
+import fcntl
 import os
 import select
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
@@ -44,6 +46,7 @@ from lbd.process.boot_clock import clock_s
 
 NO_JOB = ""  # an LBM of an earlier release ignores what is about no job of its own
 REPLY_BYTES = 4096  # from a child that does not become a command
+USUAL_PIPE_BYTES, WIDE_PIPE_BYTES = 1 << 16, 1 << 20
 
 
 class Loop(Protocol):
@@ -203,6 +206,7 @@ class Beginnings:
             spare = self.spares.take(plain=order.is_plain)
             try:
                 frame, beside = self._parent.steps_of(order, spare.group)
+                give_room(waiting.descriptors)
                 spare.start(frame, waiting.descriptors)
             except (steps.Refused, OSError):
                 spare.socket.close()
@@ -272,3 +276,14 @@ class Beginnings:
 
     def _fail(self, name: str, phase: str, number: int) -> None:
         self._keeper.report(FAILED, (JOB, name), (PHASE, phase), (NUMBER, number))
+
+
+def give_room(descriptors: list[int]) -> None:
+    """Lets pipes that are smaller than usual hold as much as an LBM lets one hold that is in need
+    of it. To an LBM without privileges the kernel gives small ones, and no larger ones, once all
+    those that it has made hold too much; and a user's commands may enlarge theirs, and leave them
+    with processes that keep them."""
+    for descriptor in descriptors:
+        with suppress(OSError):  # no pipe, or we have no privileges either
+            if fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ) < USUAL_PIPE_BYTES:
+                fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, WIDE_PIPE_BYTES)

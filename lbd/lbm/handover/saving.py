@@ -40,7 +40,7 @@ from lbd.lbm.queue.dispatcher_line import DispatcherLine
 from lbd.lbm.session.server import ClientServer
 from lbd.lbm.session.session import Connection
 from lbd.net.gen import lbm_pb2
-from lbd.net.gen.handover_pb2 import HeldValue, Handover
+from lbd.net.gen.handover_pb2 import Handover, HeldValue
 from lbd.process.job_log import JobLog
 
 log = logging.getLogger("lbd.lbm")
@@ -194,9 +194,9 @@ def write_down(
         left = link_from(host, link, bundle, record.attached)
         record.links_from.extend(written(left, bundle, f"a stream from {link.key[0]}"))
     for live in host.executions:
-        if isinstance(live, AttachedJob) and live.is_alone and live.execution.phase in ALIVE:
-            if (left_alone := live.left(None)) is not None:
-                record.attached.extend(written(left_alone, bundle, "a command", live.id))
+        is_alone = isinstance(live, AttachedJob) and live.is_alone
+        if is_alone and live.execution.phase in ALIVE and (mine := live.left(None)) is not None:
+            record.attached.extend(written(mine, bundle, "a command", live.id))
     for attempt in attempts:
         which = shown_id(attempt.running)
         record.attempts.extend(written(attempt, bundle, "an attempt", which))

@@ -287,7 +287,7 @@ class Sink:
         self._current_from = 0
         self._is_turned = False
         self._idle = True
-        self._next: list[Callable[[], None]] = []
+        self._next: Callable[[], None] | None = None
         if left is not None:
             descriptor.written_bytes = left.written_bytes
             for piece in left.queue:
@@ -313,16 +313,19 @@ class Sink:
         self._more.set()
 
     def then(self, call: Callable[[], None], limit_s: float) -> None:
-        """Calls `call` once all data put so far is written, or after `limit_s` in any case."""
+        """Calls `call` once all data put so far is written, or after `limit_s` in any case. It
+        takes the place of one that waits, which had the same to say, for no longer than that one.
+        """
         if self._idle:
             call()
             return
-        self._next.append(call)
-        asyncio.get_running_loop().call_later(limit_s, self._call, call)
+        if self._next is None:
+            asyncio.get_running_loop().call_later(limit_s, self._call)
+        self._next = call
 
-    def _call(self, call: Callable[[], None]) -> None:
-        if call in self._next:
-            self._next.remove(call)
+    def _call(self) -> None:
+        call, self._next = self._next, None
+        if call is not None:
             call()
 
     def close(self) -> None:
@@ -356,8 +359,7 @@ class Sink:
                     state.unreported_bytes += len(piece)
                     if state.unreported_bytes >= state.acknowledge_bytes:
                         self._report()
-                for call in list(self._next):
-                    self._call(call)
+                self._call()
                 if state.ended:
                     await self._pass_on_end()
                     return

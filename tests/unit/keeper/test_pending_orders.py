@@ -1,6 +1,7 @@
 """Orders to the keeper, until their commands run."""
 
 import errno
+import fcntl
 import os
 import select
 import socket
@@ -11,7 +12,7 @@ import pytest
 from lbd.keeper.child import Spare
 from lbd.keeper.fd_store import frame_of
 from lbd.keeper.job import Running
-from lbd.keeper.pending_orders import Beginnings
+from lbd.keeper.pending_orders import USUAL_PIPE_BYTES, WIDE_PIPE_BYTES, Beginnings, give_room
 from lbd.keeper.preforked import Spares
 from lbd.keeper.protocol import BEGUN, FAILED, GROUP, KILLED, NUMBER, PHASE, PID
 from lbd.keeper.spawn_order import JOB, Order, pack_order
@@ -128,3 +129,17 @@ def test_a_child_has_lived_if_it_has_read_its_steps(beginnings, loop, monkeypatc
     begun = BEGUN, {JOB: "h1-1", PID: 1, GROUP: ""}
     failed = FAILED, {JOB: "h1-1", PHASE: "spawn", NUMBER: errno.ECONNRESET}
     assert loop.said == [begun if has_steps else failed]
+
+
+def test_a_pipe_that_the_kernel_made_small_gets_room():
+    """An LBM gets two pages once commands keep enough of the pipes that it has made."""
+    ends = os.pipe()
+    fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, 4096)
+    with open(os.devnull) as other:
+        give_room([other.fileno(), *ends])
+    assert fcntl.fcntl(ends[0], fcntl.F_GETPIPE_SZ) == WIDE_PIPE_BYTES
+    fcntl.fcntl(ends[0], fcntl.F_SETPIPE_SZ, USUAL_PIPE_BYTES)
+    give_room(list(ends))
+    assert fcntl.fcntl(ends[0], fcntl.F_GETPIPE_SZ) == USUAL_PIPE_BYTES, "it is as usual"
+    for end in ends:
+        os.close(end)

@@ -27,7 +27,6 @@ from lbd.lbm.usage.backlog import Unrecorded
 from lbd.lbm.usage.gaps import Gap
 from lbd.local.budget import Budget
 from lbd.net.gen.handover_pb2 import Handover
-from tests.unit.lbm.handover.passing import handed_over
 from tests.unit.lbm.inbound.test_attached_job import Link, host_of, running
 from tests.unit.until import until
 

@@ -48,8 +48,33 @@ async def test_an_acknowledgement_of_more_than_was_sent_is_refused(pipe):
     """Another host says so; the number goes on to the next LBM."""
     source = Source(Descriptor(taken(pipe, "r")), bytes, at_once, 100, 60)
     for count in (1, (1 << 64) - 1):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="more than was sent"):
             source.delivered(count)
+
+
+async def test_of_notices_that_wait_for_what_was_printed_only_the_last_is_given(pipe):
+    """A host that sends a hundred thousand of them held up everybody by a timer for each."""
+    sink, given = Sink(Descriptor(taken(pipe, "w")), lambda _: None, pytest.fail), []
+    sink.put(b"x")
+    sink.then(lambda: given.append(1), 0.0)
+    sink.then(lambda: given.append(-1), 0.0)
+    sink.start()
+    await settle()
+    assert given == [-1]
+    sink.then(lambda: given.append(-2), 100.0)
+    assert given == [-1, -2], "nothing waits any more"
+    sink.put(b"")
+    await settle()
+
+
+async def test_a_notice_waits_no_longer_than_the_first_that_waited(pipe):
+    sink, given = Sink(Descriptor(taken(pipe, "w")), lambda _: None, pytest.fail), []
+    sink.put(b"x")  # and nobody writes it
+    sink.then(lambda: given.append(1), 0.0)
+    sink.then(lambda: given.append(2), 100.0)
+    await asyncio.sleep(0.01)
+    assert given == [2]
+    sink.close()
 
 
 async def test_a_source_stops_at_its_window_and_continues_when_delivered(pipe):
