@@ -13,6 +13,7 @@ what is most urgent.
 """
 
 import gc
+import math
 import os
 import select
 import signal
@@ -74,6 +75,7 @@ from lbd.process.urgency import Urgency
 POLL_ENDING_MS, ALONE_MS, FOR_EVER_MS = int(PAUSE_S * 1e3), 500, (1 << 31) - 1
 REAPED_AT_ONCE = 128  # a job can leave more orphans than one turn can reap
 LAST_FRAMES = 1024
+HANG_S = 5.0  # at shutdown, for what was killed to be gone
 LAST_S, LAST_LOOK_S = 2.0, 0.005  # at shutdown, for the killed children to be gone
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -99,7 +101,7 @@ class Keeper:
         self.jobs: dict[str, Running] = {}
         self._busy: dict[str, Running] = {}  # those to which something is to be done
         self._alone_since_s = time.monotonic()
-        self.quitting = False
+        self.quitting, self._leaving_s = False, math.inf
         self._holding, self._limits, self._urgency = Holding(), Limits(), Urgency()
         self._poll = select.poll()
         self._wake, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -121,12 +123,9 @@ class Keeper:
         """Runs until told to quit, or left alone for `orphan_s`."""
         self._poll.register(self._listener, select.POLLIN)
         self._poll.register(self._wake, select.POLLIN)
-        while not (self.quitting and not (self.jobs or self._containment.has_strays)):
-            self._watchdogs.feed(now_s := time.monotonic())
-            alone = self._lbm is None and now_s - self._alone_since_s > self._orphan_s
-            if alone and not (self.jobs or self._containment.has_strays or self._gate.is_apart):
-                break
-            if alone or self.quitting:
+        while not self._may_leave(now_s := time.monotonic()):
+            self._watchdogs.feed(now_s)
+            if self.quitting or self._is_alone(now_s):
                 self._end_all()
             answers_due_s = self._beginnings.due_s()
             ready = self._poll.poll(self._limits.sooner_ms(self._poll_ms(answers_due_s)))
@@ -149,6 +148,20 @@ class Keeper:
         while self._beginnings.spares.pids and time.monotonic() < until_s:
             self._reap()
             time.sleep(LAST_LOOK_S)
+
+    def _is_alone(self, now_s: float) -> bool:
+        return self._lbm is None and now_s - self._alone_since_s > self._orphan_s
+
+    def _may_leave(self, now_s: float) -> bool:
+        """Whether it is to end, and so have its jobs. It leaves behind what hangs in the kernel, as
+        a process that was killed does for as long as one that traces it likes."""
+        if not (self.quitting or (self._is_alone(now_s) and not self._gate.is_apart)):
+            self._leaving_s = math.inf
+            return False
+        if not (self.jobs or self._containment.has_strays):
+            return True
+        self._leaving_s = min(self._leaving_s, now_s)
+        return now_s > self._leaving_s + self._grace_s + HANG_S
 
     def _hear(self, descriptor: int, events: int) -> None:
         if descriptor == self._wake:

@@ -194,9 +194,10 @@ def write_down(
         left = link_from(host, link, bundle, record.attached)
         record.links_from.extend(written(left, bundle, f"a stream from {link.key[0]}"))
     for live in host.executions:
-        is_alone = isinstance(live, AttachedJob) and live.is_alone
-        if is_alone and live.execution.phase in ALIVE and (mine := live.left(None)) is not None:
-            record.attached.extend(written(mine, bundle, "a command", live.id))
+        if isinstance(live, AttachedJob) and live.is_alone and live.execution.phase in ALIVE:
+            with suppress(NotNow):
+                for mine in filter(None, [live.left(None)]):
+                    record.attached.extend(written(mine, bundle, "a command", live.id))
     for attempt in attempts:
         which = shown_id(attempt.running)
         record.attempts.extend(written(attempt, bundle, "an attempt", which))

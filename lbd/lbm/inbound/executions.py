@@ -64,6 +64,9 @@ class Live(Protocol):
     def owner_wants(self, treatment: Treatment, reason: str = "") -> None: ...
 
 
+ALL = 0  # in place of a signal: end the whole tree
+
+
 class Signals:
     """Signals of one command that wait for the keeper. Each number is kept once, as pending
     signals of a process are, so that nobody's signals delay the orders for other commands."""

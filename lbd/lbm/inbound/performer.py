@@ -5,7 +5,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
-from functools import partial
 
 from lbd.errors import LbdError
 from lbd.keeper import protocol as keeper
@@ -20,7 +19,7 @@ from lbd.lbm.core.execution_events import Cause, Treatment, recorded
 from lbd.lbm.core.slots import Belongings, pack_belongings
 from lbd.lbm.handover.records import Running
 from lbd.lbm.inbound.context import InboundContext
-from lbd.lbm.inbound.executions import Signals
+from lbd.lbm.inbound.executions import ALL, Signals
 from lbd.lbm.inbound.request import at_all_hours, explain, phase_of
 from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned, SpawnFailed
 from lbd.lbm.link.nonblocking_fd import settle
@@ -218,11 +217,9 @@ class Performer:
                 executions.free(self.id)
                 self.host.changed()
             case e.Signal():
-                if self._signals.add(action.number):
-                    send = partial(link.send, keeper.SIGNAL, self.id)
-                    self._order(self._signals.send(send))
+                self._say_signal(action.number)
             case e.EndTree():
-                self._order(link.send(keeper.END_TREE, self.id))
+                self._say_signal(ALL)
             case e.LimitLease():
                 cutoff_s = self.execution.spec.cutoff_s
                 self._order(link.say(limit_frame(self.id, self.clock() + action.lease_s, cutoff_s)))
@@ -257,6 +254,18 @@ class Performer:
         if (job := self.host.jobs.running.get(self.id)) is not None:
             job.state = self.execution.job_state
             job.reason = job.reason if reason is None else reason
+
+    def _say_signal(self, number: int) -> None:
+        """Has the keeper send a signal, or for ALL end the whole tree. Whoever asks for that again
+        and again has it ordered once at a time."""
+        if self._signals.add(number):
+            self._order(self._signals.send(self._send_signal))
+
+    async def _send_signal(self, number: int) -> None:
+        if number == ALL:
+            await self.host.link.send(keeper.END_TREE, self.id)
+        else:
+            await self.host.link.send(keeper.SIGNAL, self.id, number)
 
     def _order(self, sending: Step) -> None:
         start_among(self.host.executions.orders, sending, f"order for {self.id}")

@@ -17,7 +17,9 @@ from lbd.local.descriptors import take_descriptors
 from lbd.local.socket_file import bind_unix
 
 ACCEPTED_AT_ONCE = 64
-DESCRIPTORS_EACH = 5  # per client: its socket, its process, three of the command
+# per client: its socket, its process, three of the command and as many again that no frame takes,
+# and one to wait for each of these three
+DESCRIPTORS_EACH = 11
 DESCRIPTORS_OWN = 256  # for everything else in an LBM: its keeper, its LIM, other hosts
 USER_SHARE = 0.75  # of `max_clients` for one user
 STOPPED = b"this host's LBM is stopped"

@@ -165,6 +165,16 @@ def test_an_end_that_a_tracer_keeps_to_itself_is_known(lone):
         lone.process.wait(20)
 
 
+def test_a_keeper_leaves_behind_what_a_tracer_keeps_from_ending(lone):
+    """The kernel drops every further SIGKILL to a process that is on its way out. A keeper that was
+    to stop refused everybody's commands for as long as the tracer liked."""
+    pid = lone.begin("1", ANN, "sleep 61")
+    with held_as_they_end([pid]):
+        os.kill(lone.pid, signal.SIGTERM)
+        lone.process.wait(60)
+        assert is_alive(pid)
+
+
 def test_a_job_that_stops_and_continues_for_ever_while_the_lbm_hangs(lone):
     """The keeper cannot send its reports, and a lease still expires on time."""
     restless = "while :; do kill -STOP $PPID; kill -CONT $PPID; done"

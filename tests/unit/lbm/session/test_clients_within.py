@@ -20,7 +20,7 @@ run_daemon("test", Config(), main)
 
 @pytest.mark.parametrize(
     ("descriptors", "clients"),
-    [(20_000, 2048), (1024, 153), (300, 8), (0, 1), (resource.RLIM_INFINITY, 2048)],
+    [(65_536, 2048), (1024, 69), (300, 4), (0, 1), (resource.RLIM_INFINITY, 2048)],
 )
 def test_clients_leave_descriptors_for_all_else(descriptors, clients):
     """A thousand connections of one user took all of them: the LBM could accept no client, nor
