@@ -211,11 +211,19 @@ class Performer:
             case e.AskSlot():
                 self.feed(executions.line.ask(self.execution.spec))
                 self.host.changed()
-            case e.ExceedSlots():
-                self.feed(executions.line.exceed(self.id))
             case e.FreeSlot():
                 executions.free(self.id)
                 self.host.changed()
+            case e.Record():
+                outcome, mine = action.outcome, self.execution
+                state, note = recorded(mine.spec, outcome, mine.stop_reason, mine.must_end)
+                what = self.which, outcome.state, outcome.exit_status, note
+                job_log.debug_later(named(self), words_of_end, what)
+                seen = outcome.exit_status, outcome.cpu_s, note, outcome.wall_s
+                self.host.jobs.end(self.id, state, time.time(), *seen)
+                self.host.job_ended(self.id)
+            case e.ExceedSlots():
+                self.feed(executions.line.exceed(self.id))
             case e.Signal():
                 self._say_signal(action.number)
             case e.EndTree():
@@ -232,14 +240,6 @@ class Performer:
                 self.show_state("" if self.execution.is_still else self.host.rules.owner)
             case e.ReportStill():
                 self.show_state(action.reason)
-            case e.Record():
-                outcome, mine = action.outcome, self.execution
-                state, note = recorded(mine.spec, outcome, mine.stop_reason, mine.must_end)
-                what = self.which, outcome.state, outcome.exit_status, note
-                job_log.debug_later(named(self), words_of_end, what)
-                seen = outcome.exit_status, outcome.cpu_s, note, outcome.wall_s
-                self.host.jobs.end(self.id, state, time.time(), *seen)
-                self.host.job_ended(self.id)
 
     def show_begun(self) -> int:
         """Notifies the LIM and the owner's watch. Returns the pid that its user sees."""

@@ -114,7 +114,9 @@ class Attempt(Performer):
         self.feed(e.Resumed())
 
     def perform(self, action: e.Action) -> None:
-        match action:
+        match action:  # what most attempts have comes first
+            case e.AskSlot() | e.ReportQueued() | e.FreeSlot() | e.Record():
+                super().perform(action)
             case e.Spawn():
                 self.answer(self._spawn(), e.NotStarted(FAULT, "spawn"))
             case e.ReportBegun():
@@ -203,16 +205,14 @@ class Attempt(Performer):
         return None
 
     async def _spawn(self) -> e.Event | None:
-        descriptors: list[int] = []
+        descriptors, in_gang = list[int](), self.execution.spec.is_of_gang
         link, run_as, spool = self.host.link, self.admitted.run_as, self._client.spool
-        name = self.host.config.host.name
-        in_gang = self.execution.spec.is_of_gang
         if not in_gang and (full := no_room(self.start, self.request, spool)):
             return full  # a gang has looked before any of it began
         try:
             config, path = self.host.rules.config, self.files.path if self.files else None
             order = self.common.order(self.start, run_as, config, limited_cpu=link.weighs_cpu)
-            add_own(order, self, name, path)
+            add_own(order, self, self.host.config.host.name, path)
             order.environment |= own_resources(self)
             until_s = self.execution.timers.get(Timer.LEASE, 0.0)
             order.start_by_ms = int(until_s * 1e3)

@@ -79,6 +79,7 @@ SILENT = "silent"
 OWNERS_MAX = 100_000  # running attempts whose account is remembered
 LEFT_MAX = 100_000  # files of ended attempts whose size is remembered
 BLANKS = 16  # empty files remembered for reuse
+NEW_S = 1.0  # a reused file that is no older than this counts as a new one
 FULL_WHY = "its output may be incomplete: its host's disk was full"
 QUICK_WHY = "it printed more than fits: its host's disk was full"
 Done = TypeVar("Done")
@@ -256,8 +257,7 @@ class Spool:
         if not found:
             return None
         self._blanks.remove(found[-1])
-        _, old = found[-1]
-        self.left.pop(old, None)
+        self.left.pop(old := found[-1][1], None)
         try:
             descriptor = os.open(old, AGAIN)
         except OSError:  # it was swept
@@ -265,12 +265,13 @@ class Spool:
         try:
             # A process that has escaped from its job may have kept the job's output open.
             with Leased(descriptor, fcntl.F_WRLCK) as is_ours_alone:
-                if is_ours_alone and not os.fstat(descriptor).st_size:
+                if is_ours_alone and not (status := os.fstat(descriptor)).st_size:
                     directory, _, name = old.rpartition("/")
                     if name.endswith(OUT):
                         self._add_silent(f"{directory}/{SILENT}", f"{name.removesuffix(OUT)}\n")
                     os.rename(old, path)
-                    os.utime(descriptor)
+                    if abs(time.time() - status.st_mtime) > NEW_S:
+                        os.utime(descriptor)
                     return descriptor
         except OSError:  # the directory does not exist yet
             pass
