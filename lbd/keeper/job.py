@@ -118,6 +118,12 @@ class Running:
         nothing if it was ignored until the end, so it must not end lbrun."""
         self.ignored_signals = ignored_by(self.pid) << 1 & TYPED
 
+    def ask_to_end(self, kill_at_s: float) -> None:
+        """Asks its processes, which may be stopped, to end by then."""
+        for number in (signal.SIGTERM, signal.SIGCONT):
+            signal_group(self.pid, number)
+        self.kill_at_s = kill_at_s
+
     def killed(self, now_s: float) -> None:
         """Notes that the leader was killed; it may not be gone yet. A process of its user's that
         traces it may keep its end from us for as long as it likes."""

@@ -80,6 +80,20 @@ LAST_S, LAST_LOOK_S = 2.0, 0.005  # at shutdown, for the killed children to be g
 PR_SET_CHILD_SUBREAPER = 36
 
 
+class Leaving:
+    """When a keeper that is to end does: once its jobs have ended. It leaves behind what hangs in
+    the kernel, as a process that was killed does for as long as one that traces it likes."""
+
+    def __init__(self, grace_s: float) -> None:
+        self._patience_s = grace_s + HANG_S
+        self._since_s = math.inf
+
+    def may_leave(self, now_s: float, *, is_wanted: bool, are_there: bool) -> bool:
+        """`are_there`: jobs, or what is left of them."""
+        self._since_s = min(self._since_s, now_s) if is_wanted else math.inf
+        return is_wanted and (not are_there or now_s > self._since_s + self._patience_s)
+
+
 class Keeper:
     """The loop: takes the LBM's orders and reports its children's ends. It waits for events only:
     not for a child, which may be a user's; not for the LBM; not for the user database."""
@@ -100,9 +114,9 @@ class Keeper:
         self._lbm: LbmLine | None = None
         self.jobs: dict[str, Running] = {}
         self._busy: dict[str, Running] = {}  # those to which something is to be done
-        self._alone_since_s = time.monotonic()
-        self.quitting, self._leaving_s = False, math.inf
-        self._holding, self._limits, self._urgency = Holding(), Limits(), Urgency()
+        self.quitting, self._alone_since_s = False, time.monotonic()
+        self._holding, self._leaving = Holding(), Leaving(self._grace_s)
+        self._limits, self._urgency = Limits(), Urgency()
         self._poll = select.poll()
         self._wake, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -123,10 +137,8 @@ class Keeper:
         """Runs until told to quit, or left alone for `orphan_s`."""
         self._poll.register(self._listener, select.POLLIN)
         self._poll.register(self._wake, select.POLLIN)
-        while not self._may_leave(now_s := time.monotonic()):
+        while not self._is_left(now_s := time.monotonic()):
             self._watchdogs.feed(now_s)
-            if self.quitting or self._is_alone(now_s):
-                self._end_all()
             answers_due_s = self._beginnings.due_s()
             ready = self._poll.poll(self._limits.sooner_ms(self._poll_ms(answers_due_s)))
             for descriptor, events in ready:
@@ -149,19 +161,14 @@ class Keeper:
             self._reap()
             time.sleep(LAST_LOOK_S)
 
-    def _is_alone(self, now_s: float) -> bool:
-        return self._lbm is None and now_s - self._alone_since_s > self._orphan_s
-
-    def _may_leave(self, now_s: float) -> bool:
-        """Whether it is to end, and so have its jobs. It leaves behind what hangs in the kernel, as
-        a process that was killed does for as long as one that traces it likes."""
-        if not (self.quitting or (self._is_alone(now_s) and not self._gate.is_apart)):
-            self._leaving_s = math.inf
-            return False
-        if not (self.jobs or self._containment.has_strays):
-            return True
-        self._leaving_s = min(self._leaving_s, now_s)
-        return now_s > self._leaving_s + self._grace_s + HANG_S
+    def _is_left(self, now_s: float) -> bool:
+        """Has all jobs end if this process is to, or is alone. Returns whether it may leave."""
+        alone = self._lbm is None and now_s - self._alone_since_s > self._orphan_s
+        if alone or self.quitting:
+            self._end_all()
+        wanted = self.quitting or (alone and not self._gate.is_apart)
+        there = bool(self.jobs or self._containment.has_strays)
+        return self._leaving.may_leave(now_s, is_wanted=wanted, are_there=there)
 
     def _hear(self, descriptor: int, events: int) -> None:
         if descriptor == self._wake:
@@ -195,8 +202,7 @@ class Keeper:
         except OSError:  # gone again, or no descriptor left: the LBM retries
             return
         if not self._gate.takes_orders_of(peer_uid(connection)):
-            connection.close()
-            return
+            return connection.close()
         for _ in range(LAST_FRAMES):  # the old LBM's last frames, and its end
             if self._lbm is not None and is_readable(self._lbm.socket):
                 self._receive()
@@ -226,16 +232,13 @@ class Keeper:
         self._holding.drop()
         self._beginnings.refuse_waiting()
         for name, job in self.jobs.items():
-            if job.ended or job.kill_at_s is not None:
-                continue
-            for number in (signal.SIGTERM, signal.SIGCONT):
-                signal_group(job.pid, number)
-            self._busy[name], job.kill_at_s = job, time.monotonic() + self._grace_s
+            if not job.ended and job.kill_at_s is None:
+                job.ask_to_end(time.monotonic() + self._grace_s)
+                self._busy[name] = job
 
     def _receive(self) -> None:
         assert self._lbm is not None
-        received = self._lbm.hear()
-        if received is None:
+        if (received := self._lbm.hear()) is None:
             return self._lost()
         for tag, body in received:
             try:
@@ -293,8 +296,8 @@ class Keeper:
                 return
             if child in by_pid and not by_pid[child][1].is_leased:
                 by_pid[child][1].note_ignored()
+            # pid 0: it has stopped and continued in between
             pid, status, usage = reap(child, () if child in by_pid else self.jobs.values())
-            # 0: it has stopped and continued in between
             if pid and not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
                 self._beginnings.spares.reaped(pid)
                 if pid == self._warden.pid:

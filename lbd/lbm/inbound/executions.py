@@ -2,12 +2,14 @@
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
+from lbd.keeper import protocol as keeper
 from lbd.lbm.core.execution import Execution, Phase
 from lbd.lbm.core.execution_events import Event, SlotGranted, Treatment
 from lbd.lbm.core.slots import SlotLine, Slots
+from lbd.lbm.keeper_link import KeeperLink
 from lbd.model import HostId, JobId, Needs
 from lbd.net.gen import lbm_pb2
 from lbd.process.job_log import JobLog
@@ -68,7 +70,7 @@ ALL = 0  # in place of a signal: end the whole tree
 
 
 class Signals:
-    """Signals of one command that wait for the keeper. Each number is kept once, as pending
+    """Signals of one command, and ALL, that wait for the keeper. Each is kept once, as pending
     signals of a process are, so that nobody's signals delay the orders for other commands."""
 
     def __init__(self) -> None:
@@ -82,12 +84,15 @@ class Signals:
         were_sent, self._are_sent = self._are_sent, True
         return not were_sent
 
-    async def send(self, send: Callable[[int], Awaitable[None]]) -> None:
+    async def send(self, link: KeeperLink, job: JobId) -> None:
         try:
             while self._waiting:
                 number = next(iter(self._waiting))
                 del self._waiting[number]
-                await send(number)
+                if number == ALL:
+                    await link.send(keeper.END_TREE, job)
+                else:
+                    await link.send(keeper.SIGNAL, job, number)
         finally:
             self._are_sent = False
 

@@ -256,16 +256,8 @@ class Performer:
             job.reason = job.reason if reason is None else reason
 
     def _say_signal(self, number: int) -> None:
-        """Has the keeper send a signal, or for ALL end the whole tree. Whoever asks for that again
-        and again has it ordered once at a time."""
         if self._signals.add(number):
-            self._order(self._signals.send(self._send_signal))
-
-    async def _send_signal(self, number: int) -> None:
-        if number == ALL:
-            await self.host.link.send(keeper.END_TREE, self.id)
-        else:
-            await self.host.link.send(keeper.SIGNAL, self.id, number)
+            self._order(self._signals.send(self.host.link, self.id))
 
     def _order(self, sending: Step) -> None:
         start_among(self.host.executions.orders, sending, f"order for {self.id}")

@@ -284,25 +284,6 @@ async def test_the_next_lbm_completes_the_termination_that_the_last_one_started(
     assert following.slots.used == 1
 
 
-async def test_an_origin_that_kills_it_again_and_again_has_one_order_under_way(host):
-    """Four thousand in a message, each with a task and a frame, stood before everybody's."""
-    job, _ = await running(host)
-    go_on = asyncio.Event()
-
-    async def send(*order):
-        host.link.orders.append(order)
-        await go_on.wait()
-
-    host.link.send = send
-    for _ in range(1000):
-        job.talk.hear(tags.FORCE, memoryview(b""))
-    await until(lambda: host.link.orders)
-    assert len(host.executions.orders) == 1
-    go_on.set()
-    await until(lambda: not host.executions.orders)
-    assert host.link.orders == [(keeper.END_TREE, "h1-1")] * 2, "asked for again, so sent again"
-
-
 @pytest.mark.parametrize(
     ("wanted", "order"),
     [(Treatment.NONE, suspension.AS_EVER), (Treatment.STILL, suspension.STAND_STILL)],
