@@ -84,7 +84,8 @@ class Leaving:
     """When a keeper that is to end does: once its jobs have ended. It leaves behind what hangs in
     the kernel, as a process that was killed does for as long as one that traces it likes."""
 
-    def __init__(self, grace_s: float) -> None:
+    def __init__(self, orphan_s: float, grace_s: float) -> None:
+        self.orphan_s = orphan_s  # without an LBM, before it is to end
         self._patience_s = grace_s + HANG_S
         self._since_s = math.inf
 
@@ -110,12 +111,12 @@ class Keeper:
         never)."""
         self._listener, self._gate, self._ports = listener, gate, ports
         self._containment = containment
-        self._orphan_s, self._grace_s, silent_s = times_s
+        orphan_s, self._grace_s, silent_s = times_s
         self._lbm: LbmLine | None = None
         self.jobs: dict[str, Running] = {}
         self._busy: dict[str, Running] = {}  # those to which something is to be done
         self.quitting, self._alone_since_s = False, time.monotonic()
-        self._holding, self._leaving = Holding(), Leaving(self._grace_s)
+        self._holding, self._leaving = Holding(), Leaving(orphan_s, self._grace_s)
         self._limits, self._urgency = Limits(), Urgency()
         self._poll = select.poll()
         self._wake, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -134,7 +135,7 @@ class Keeper:
         self.quitting = True  # a signal comes at any moment, so the loop does the work
 
     def run(self) -> None:
-        """Runs until told to quit, or left alone for `orphan_s`."""
+        """Runs until told to quit, or left alone for too long."""
         self._poll.register(self._listener, select.POLLIN)
         self._poll.register(self._wake, select.POLLIN)
         while not self._is_left(now_s := time.monotonic()):
@@ -163,7 +164,7 @@ class Keeper:
 
     def _is_left(self, now_s: float) -> bool:
         """Has all jobs end if this process is to, or is alone. Returns whether it may leave."""
-        alone = self._lbm is None and now_s - self._alone_since_s > self._orphan_s
+        alone = self._lbm is None and now_s - self._alone_since_s > self._leaving.orphan_s
         if alone or self.quitting:
             self._end_all()
         wanted = self.quitting or (alone and not self._gate.is_apart)

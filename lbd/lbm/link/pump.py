@@ -313,12 +313,10 @@ class Sink:
         self._more.set()
 
     def then(self, call: Callable[[], None], limit_s: float) -> None:
-        """Calls `call` once all data put so far is written, or after `limit_s` in any case. It
-        takes the place of one that waits, which had the same to say, for no longer than that one.
-        """
+        """Calls `call` once all data put so far is written, at the latest when the limit of the
+        first that waits is over. Of several only the last is called: all have the same to say."""
         if self._idle:
-            call()
-            return
+            return call()
         if self._next is None:
             asyncio.get_running_loop().call_later(limit_s, self._call)
         self._next = call
