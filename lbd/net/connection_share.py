@@ -15,6 +15,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
 
+from lbd.net.call_floods import Place
 from lbd.process.wake_ups import until_next_s
 
 log = logging.getLogger("lbd.net")
@@ -23,12 +24,11 @@ LOOK_S = 1.0
 SHARE = 4  # one address may have at most a fourth of a port's connections
 LOOPBACK = "127.0.0.1"
 DESCRIPTORS = "/proc/self/fd"
-Peer = tuple[str, int]  # address, port
 ANY = ("0.0.0.0", "::")  # noqa: S104  # the configuration may have these
 
 
 def close_excess(
-    address: str, port: int, share: int, called: Callable[[], Container[Peer]] = tuple
+    address: str, port: int, share: int, called: Callable[[], Container[Place]] = tuple
 ) -> Counter[str]:
     """Closes connections to `port` beyond the `share` of each peer address. `called`: those that
     have carried a call, which count first. Returns how many, by address."""
@@ -65,7 +65,7 @@ def descriptor_count() -> int:
 
 def connections_to(
     address: str, port: int, numbers: Iterable[int]
-) -> Iterator[tuple[socket.socket, Peer]]:
+) -> Iterator[tuple[socket.socket, Place]]:
     """Yields the connections to that place among these descriptors, each with its peer."""
     for number in numbers:
         try:  # no close here: some are users' and may hang when closed
@@ -113,7 +113,7 @@ class ConnectionShares:
         self,
         place: tuple[str, int],
         connections_max: int,
-        called: Callable[[], Container[Peer]] = tuple,
+        called: Callable[[], Container[Place]] = tuple,
     ) -> None:
         """`called`: as for `close_excess`."""
         self._address, self._port = place
