@@ -196,7 +196,7 @@ def write_down(
     for live in host.executions:
         if isinstance(live, AttachedJob) and live.is_alone and live.execution.phase in ALIVE:
             with suppress(NotNow):
-                for mine in filter(None, [live.left(None)]):
+                if (mine := live.left(None)) is not None:
                     record.attached.extend(written(mine, bundle, "a command", live.id))
     for attempt in attempts:
         which = shown_id(attempt.running)
