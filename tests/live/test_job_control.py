@@ -108,7 +108,8 @@ def test_pipelines(shell):
 
 def test_a_stopped_pipeline(lab, shell):
     """^Z stops all of it, whichever process has the terminal."""
-    shell.line(f"sleep 604.5 | {AWAY} -t sh -c 'sleep 605.5; echo over'")
+    shell.line(f"sleep 604.5 | {AWAY} -t sh -c 'echo ready; sleep 605.5; echo over'")
+    shell.wait_for(lambda: "ready" in shell.lines(), "the command")
     lab.wait_until(lambda: sleeping("605.5"), "it runs")
     shell.send(STOP)
     shell.wait_for("Stopped")
