@@ -7,14 +7,14 @@ import errno
 import os
 import re
 import signal
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 from lbd.load.procfs import TICKS_PER_S, read_small
 
-KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
 STATUS_BYTES = 1 << 14
 LONG_STATUS_BYTES = 1 << 20  # of a process in all the groups that the kernel allows, 65536
 STATUS = re.compile(
@@ -22,6 +22,7 @@ STATUS = re.compile(
 )
 KILLED = 1 << signal.SIGKILL - 1  # in a mask of pending signals
 HELD = b"TtZXx"  # states of threads that run nothing until somebody else acts
+CPUCLOCK_SCHED = 2  # linux/posix-timers.h: of the scheduler, precise
 TREE_MAX, CHILDREN_BYTES = 400, 1 << 12
 
 
@@ -31,7 +32,6 @@ class TaskStat:
 
     state: bytes  # one letter: R runnable, D disk wait ...
     parent: int
-    kernel_thread: bool
     cpu_ticks: int
     threads: int
     started_ticks: int  # since boot; together with the pid, it identifies a process for good
@@ -92,7 +92,6 @@ def parse_task(stat: bytes) -> TaskStat:
     return TaskStat(
         words[0],
         int(words[1]),
-        bool(int(words[6]) & KERNEL_THREAD),
         int(words[11]) + int(words[12]),
         int(words[17]),
         int(words[19]),
@@ -137,6 +136,17 @@ def status_of(pid: int, thread: str = "") -> TaskStatus | None:
     return None
 
 
+def cpu_clock_s(pid: int) -> float | None:
+    """Returns the CPU time of a process and all its threads, or None if it is gone.
+
+    Like `status_of`, it waits for no exec. The clock's number is that of clock_getcpuclockid(3).
+    """
+    try:
+        return time.clock_gettime(~pid << 3 | CPUCLOCK_SCHED)
+    except OSError:
+        return None
+
+
 def may_fork(pid: int) -> bool:
     """Returns whether the process may begin others yet, although it was sent SIGSTOP: a fork that
     is under way goes on then. (SIGKILL ends it.)"""
@@ -179,8 +189,9 @@ def uid_of(pid: int) -> int:
 
 
 def thread_states(pid: int) -> list[bytes]:
-    """Returns the state letters of all threads of a process."""
-    return [state for _, state in threads(pid)]
+    """Returns the state letters of all threads of a process. It waits for no exec."""
+    found = (status_of(pid, thread) for thread in thread_directories(pid))
+    return [status.state for status in found if status is not None]
 
 
 def thread_directories(pid: int) -> list[str]:
@@ -189,17 +200,6 @@ def thread_directories(pid: int) -> list[str]:
         return [f"/proc/{pid}/task/{name}" for name in os.listdir(f"/proc/{pid}/task")]
     except OSError:
         return []
-
-
-def threads(pid: int) -> Iterator[tuple[str, bytes]]:
-    """Yields each thread's directory in /proc and its state letter."""
-    for thread in thread_directories(pid):
-        try:
-            stat = read_small(f"{thread}/stat")
-        except OSError:
-            continue
-        at = stat.rfind(b")") + 2
-        yield thread, stat[at : at + 1]
 
 
 def pids() -> list[int]:

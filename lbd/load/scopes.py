@@ -6,7 +6,8 @@
                machine (a lab)
 
 The last two scan. A process with one thread costs one read; its threads are read one by one only if
-its stat line shows more than one. Our own daemons and kernel threads are not counted.
+there are more. Our own daemons and kernel threads are not counted. What a scan reads no process can
+hold up: the kernel shows it also while an exec hangs, unlike /proc/PID/stat.
 
 `auto` selects host in the machine's own PID namespace and container in any other: /proc/stat shows
 the whole machine everywhere, and so says nothing about a container.
@@ -21,6 +22,7 @@ from typing import Protocol
 from lbd.load import cgroup, process_table, procfs
 
 INITIAL_PID_NAMESPACE = 4026531836  # PROC_PID_INIT_INO, linux/proc_ns.h
+KTHREADD = 2  # in that namespace: the parent of all other kernel threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,34 +70,52 @@ class HostScope:
         return None
 
 
+@dataclass(slots=True)
+class Process:
+    """A process in a scan."""
+
+    state: bytes
+    parent: int
+    threads: int
+    cpu_s: float
+
+
+def look_at(pid: int) -> Process | None:
+    """Returns None if it is gone."""
+    status, cpu_s = process_table.status_of(pid), process_table.cpu_clock_s(pid)
+    if status is None or cpu_s is None:
+        return None
+    return Process(status.state, status.parent, status.threads, cpu_s)
+
+
 class Tally:
     """Counts tasks over many processes, and adds up the CPU time they were seen to use."""
 
     def __init__(self) -> None:
         self.used_s = 0.0
         self._first = True  # CPU time used before the first look does not count
-        self._ticks: dict[int, tuple[int, int]] = {}  # pid -> (started, ticks at the last look)
+        self._cpu_s: dict[int, float] = {}  # by pid, at the last look
 
-    def count(self, processes: Iterable[tuple[int, process_table.TaskStat]]) -> Counts:
+    def count(self, processes: Iterable[tuple[int, Process]]) -> Counts:
         running = blocked = 0
-        seen: dict[int, tuple[int, int]] = {}
-        for pid, task in processes:
-            states = process_table.thread_states(pid) if task.threads > 1 else (task.state,)
-            for state in states:
+        seen: dict[int, float] = {}
+        for pid, process in processes:
+            several = process.threads > 1
+            for state in process_table.thread_states(pid) if several else (process.state,):
                 running += state == b"R"
                 blocked += state == b"D"
-            self.used_s += self._grown(pid, task) / procfs.TICKS_PER_S
-            seen[pid] = (task.started_ticks, task.cpu_ticks)
-        self._ticks = seen
+            self.used_s += self._grown_s(pid, process)
+            seen[pid] = process.cpu_s
+        self._cpu_s = seen
         self._first = False
         return Counts(running, blocked)
 
-    def _grown(self, pid: int, task: process_table.TaskStat) -> int:
-        """Returns the ticks a process used since the last look; all its ticks if it is new."""
-        started, ticks = self._ticks.get(pid, (-1, 0))
-        if started == task.started_ticks:
-            return task.cpu_ticks - ticks
-        return 0 if self._first else task.cpu_ticks
+    def _grown_s(self, pid: int, process: Process) -> float:
+        """Returns the CPU time a process used since the last look; all of it if it is new."""
+        before_s = self._cpu_s.get(pid)
+        if before_s is not None and before_s <= process.cpu_s:
+            return process.cpu_s - before_s
+        return 0.0 if self._first else process.cpu_s
 
 
 class ContainerScope:
@@ -108,27 +128,28 @@ class ContainerScope:
         self._tally = Tally()
         self._cpu_group = cgroup.own_group("cpuacct")
         self._kernel_threads: set[int] = set()
+        self._is_machine = in_initial_pid_namespace()
         # In the machine's own PID namespace the container is our cgroup, if we have one.
-        group = cgroup.own_group("pids") if in_initial_pid_namespace() else None
+        group = cgroup.own_group("pids") if self._is_machine else None
         self._members_of = group.own if group is not None else None
 
     def read(self) -> Counts:
         return self._tally.count(self._processes())
 
-    def _processes(self) -> Iterable[tuple[int, process_table.TaskStat]]:
+    def _processes(self) -> Iterable[tuple[int, Process]]:
         group = self._members_of
         pids = process_table.pids() if group is None else cgroup.members(group)
         skipped = self._own_pids() | self._kernel_threads
         for pid in pids:
             if pid in skipped:
                 continue
-            task = process_table.task_of(pid)
-            if task is None:
+            process = look_at(pid)
+            if process is None:
                 continue
-            if task.kernel_thread:
+            if self._is_machine and KTHREADD in (pid, process.parent):
                 self._kernel_threads.add(pid)
                 continue
-            yield pid, task
+            yield pid, process
         if len(self._kernel_threads) > len(pids):  # some are gone, and their pids may be reused
             self._kernel_threads.clear()
 
@@ -163,7 +184,7 @@ class JobsScope:
         self._own_pids = own_pids
         self._tally = Tally()
         self._roots: dict[str, Root] = {}
-        self._inside: dict[int, int] = {}  # pid -> start time, for processes of jobs
+        self._inside: dict[int, float] = {}  # pid -> CPU time, for processes of jobs
         self._outside: set[int] = set()
 
     def add(self, job: str, root: Root) -> None:
@@ -180,21 +201,17 @@ class JobsScope:
             return Counts(0, 0)
         return self._tally.count(self._processes())
 
-    def _processes(self) -> Iterable[tuple[int, process_table.TaskStat]]:
+    def _processes(self) -> Iterable[tuple[int, Process]]:
         own = self._own_pids()
         present = set(process_table.pids())
         self._outside &= present
         named = self._named_pids() & present
-        tasks: dict[int, process_table.TaskStat] = {}
-        self._inside = {pid: started for pid, started in self._inside.items() if pid in present}
-        for pid in present - self._outside:
-            task = process_table.task_of(pid)
-            if task is not None:
-                tasks[pid] = task
-        self._sort_out(tasks, named)
+        looks = ((pid, look_at(pid)) for pid in present - self._outside)
+        processes = {pid: process for pid, process in looks if process is not None}
+        self._sort_out(processes, named)
         for pid in self._inside:
-            if pid in tasks and pid not in own:
-                yield pid, tasks[pid]
+            if pid not in own:
+                yield pid, processes[pid]
 
     def _named_pids(self) -> set[int]:
         named = {root.pid for root in self._roots.values() if root.pid is not None}
@@ -203,31 +220,17 @@ class JobsScope:
                 named.update(cgroup.members(Path(root.cgroup)))
         return named
 
-    def _sort_out(self, tasks: dict[int, process_table.TaskStat], named: set[int]) -> None:
-        """Classifies each task as inside or outside the trees; a reused pid is a new process."""
-        for pid, task in tasks.items():
-            if self._inside.get(pid, task.started_ticks) != task.started_ticks:
-                del self._inside[pid]
-        for pid in named & tasks.keys():
-            self._inside[pid] = tasks[pid].started_ticks
-        fresh = [pid for pid in tasks if pid not in self._inside]
-        fresh.sort(key=lambda pid: tasks[pid].started_ticks)  # parents mostly before children
-        for pid in fresh:
-            if self._descends(pid, tasks):
-                self._inside[pid] = tasks[pid].started_ticks
-            else:
-                self._outside.add(pid)
-
-    def _descends(self, pid: int, tasks: dict[int, process_table.TaskStat]) -> bool:
-        """Returns whether a chain of parents leads into a tree."""
-        for _ in range(len(tasks)):
-            task = tasks.get(pid)
-            if task is None:
-                return False
-            if task.parent in self._inside:
-                return True
-            pid = task.parent
-        return False
+    def _sort_out(self, processes: dict[int, Process], named: set[int]) -> None:
+        """Classifies each process as inside or outside the trees. One that has used less CPU time
+        than its pid had before is another."""
+        known = {
+            pid
+            for pid, before_s in self._inside.items()
+            if pid in processes and processes[pid].cpu_s >= before_s
+        }
+        inside = process_table.with_descendants(known | named, processes) & processes.keys()
+        self._outside |= processes.keys() - inside
+        self._inside = {pid: processes[pid].cpu_s for pid in inside}
 
     def cpu_used_s(self) -> float | None:
         return self._tally.used_s

@@ -37,13 +37,8 @@ def test_a_command_name_cannot_deceive_the_parser(name):
         b" S 41 43 42 34816 -1 4194304 10 0 0 0 7 5 9 4 20 0 3 0 9876 1000 20 18446744073709551615"
     )
     task = process_table.parse_task(b"77 (" + name + b")" + tail)
-    assert task == process_table.TaskStat(b"S", 41, False, 12, 3, 9876, 42, 34816, 13)
+    assert task == process_table.TaskStat(b"S", 41, 12, 3, 9876, 42, 34816, 13)
     assert task.cpu_s == 25 / procfs.TICKS_PER_S
-
-
-def test_a_kernel_thread_is_recognised_by_its_flag():
-    line = b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0"
-    assert process_table.parse_task(line).kernel_thread
 
 
 @pytest.mark.parametrize("line", [b"", b"77 (sh", b"77 (sh) S 1 2"])

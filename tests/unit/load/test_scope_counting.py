@@ -1,59 +1,54 @@
 import os
 
 from lbd.load import scopes
-from lbd.load.process_table import TaskStat
-from lbd.load.procfs import TICKS_PER_S
-from lbd.load.scopes import JobsScope, Root, Tally
+from lbd.load.scopes import JobsScope, Process, Root, Tally
 
 
-def task(state=b"S", parent=1, ticks=0, started=100):
-    return TaskStat(state, parent, False, ticks, 1, started)
+def process(state=b"S", parent=1, cpu_s=0.0):
+    return Process(state, parent, 1, cpu_s)
 
 
 def test_tally_counts_states():
-    counts = Tally().count([(5, task(b"R")), (6, task(b"R")), (7, task(b"D")), (8, task(b"S"))])
+    counts = Tally().count(enumerate(map(process, (b"R", b"R", b"D", b"S"))))
     assert (counts.running, counts.blocked) == (2, 1)
 
 
 def test_tally_adds_up_cpu_time_used_under_observation():
     tally = Tally()
-    tally.count([(5, task(ticks=500))])
+    tally.count([(5, process(cpu_s=5.0))])
     assert tally.used_s == 0.0  # used before we looked
-    tally.count([(5, task(ticks=530)), (6, task(ticks=20, started=200))])
-    assert tally.used_s == 50 / TICKS_PER_S
+    tally.count([(5, process(cpu_s=5.5)), (6, process(cpu_s=0.25))])
+    assert tally.used_s == 0.75
     # number 5 was reused: everything that the new process used is new
-    tally.count([(5, task(ticks=10, started=300))])
-    assert tally.used_s == 60 / TICKS_PER_S
+    tally.count([(5, process(cpu_s=0.125))])
+    assert tally.used_s == 0.875
 
 
-def sort_out(scope, tasks, named=()):
-    scope._sort_out(dict(tasks), set(named))
+def sort_out(scope, processes, named=()):
+    scope._sort_out(processes, set(named))
     return set(scope._inside)
 
 
 def test_a_tree_is_followed_by_parents():
     scope = JobsScope("test", set)
-    tasks = {
-        10: task(parent=1, started=1),
-        11: task(parent=10, started=2),
-        12: task(parent=11, started=2),  # same tick as its parent
-        20: task(parent=1, started=3),
-        21: task(parent=20, started=4),
-    }
-    assert sort_out(scope, tasks, named={10}) == {10, 11, 12}
+    parents = {10: 1, 11: 10, 9: 11, 20: 1, 21: 20}  # pids began anew after 11
+    processes = {pid: process(parent=parent) for pid, parent in parents.items()}
+    assert sort_out(scope, processes, named={10}) == {9, 10, 11}
+    assert scope._outside == {20, 21}
 
 
 def test_an_orphan_of_a_tree_stays_in_it():
     scope = JobsScope("test", set)
-    sort_out(scope, {10: task(parent=1), 11: task(parent=10)}, named={10})
-    assert sort_out(scope, {11: task(parent=1)}) == {10, 11}
-    assert sort_out(scope, {11: task(parent=1), 12: task(parent=11)}) == {10, 11, 12}
+    sort_out(scope, {10: process(parent=1), 11: process(parent=10)}, named={10})
+    assert sort_out(scope, {11: process(parent=1)}) == {11}
+    assert sort_out(scope, {11: process(parent=1), 12: process(parent=11)}) == {11, 12}
 
 
 def test_a_reused_pid_is_an_unrelated_process():
     scope = JobsScope("test", set)
-    sort_out(scope, {10: task(started=1)}, named={10})
-    assert sort_out(scope, {10: task(started=9)}) == set()
+    sort_out(scope, {10: process(cpu_s=2.0)}, named={10})
+    assert sort_out(scope, {10: process(cpu_s=2.0)}) == {10}
+    assert sort_out(scope, {10: process(cpu_s=0.1)}) == set()
 
 
 def test_jobs_scope_without_jobs_reads_nothing():

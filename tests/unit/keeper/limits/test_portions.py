@@ -263,7 +263,7 @@ def test_without_cgroups_all_that_there_is_is_read_by_portions(tmp_path, crowd, 
 def test_descendants_are_found_however_deep_they_are():
     """In a chain as long as the limit of processes, each has the one before as its parent."""
     deep = 20_000
-    tasks = {pid: TaskStat(b"S", pid - 1, False, 0, 1, 0) for pid in range(2, deep)}
+    tasks = {pid: TaskStat(b"S", pid - 1, 0, 1, 0) for pid in range(2, deep)}
     assert len(process_table.with_descendants([1], tasks)) == deep - 1
     assert process_table.with_descendants([deep - 2], tasks) == {deep - 2, deep - 1}
 

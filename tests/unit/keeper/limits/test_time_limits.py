@@ -25,7 +25,7 @@ from lbd.process.boot_clock import clock_s
 
 
 def process(parent, cpu_s):
-    return TaskStat(b"S", parent, False, round(cpu_s * TICKS_PER_S), 1, 0)
+    return TaskStat(b"S", parent, round(cpu_s * TICKS_PER_S), 1, 0)
 
 
 FAR_MS = 60_000

@@ -337,7 +337,7 @@ def test_the_cpu_time_of_vanished_processes_counts():
     """Their parent is gone as well, so no process has waited for them."""
     gone, parent = 1 << 22, (1 << 22) + 1
     limit = Limit(gone, "")
-    limit.alive = {gone: TaskStat(b"S", parent, False, 5 * TICKS_PER_S, 1, 0)}
+    limit.alive = {gone: TaskStat(b"S", parent, 5 * TICKS_PER_S, 1, 0)}
     assert limit.used_s() == 5.0
     assert limit.used_s() == 5.0
 
