@@ -1,7 +1,19 @@
 import os
+import subprocess
+import sys
 
-from lbd.load import scopes
+import pytest
+
+from lbd.load import process_table, scopes
+from lbd.load.procfs import read_small
 from lbd.load.scopes import JobsScope, Process, Root, Tally
+
+THREADS = """
+import threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+print("x", flush=True)
+threading.Event().wait()
+"""
 
 
 def process(state=b"S", parent=1, cpu_s=0.0):
@@ -70,6 +82,29 @@ def test_own_daemons_are_left_out():
     assert os.getpid() not in dict(scope._processes())
     container = scopes.ContainerScope("test", lambda: {os.getpid()})
     assert os.getpid() not in dict(container._processes())
+
+
+@pytest.mark.parametrize("kind", [scopes.ContainerScope, JobsScope])
+def test_a_scan_reads_nothing_that_an_exec_can_hold_up(monkeypatch, kind):
+    """A process that hangs in exec lets nobody read its /proc/PID/stat; a LIM hung with it."""
+    paths = []
+
+    def noted(path, most_bytes):
+        paths.append(path)
+        return read_small(path, most_bytes)
+
+    with subprocess.Popen([sys.executable, "-c", THREADS], stdout=subprocess.PIPE) as threads:
+        try:
+            threads.stdout.read(1)
+            monkeypatch.setattr(process_table, "read_small", noted)
+            scope = kind("test", set)
+            if kind is JobsScope:
+                scope.add("j1", Root(threads.pid, None))
+            scope.read()
+        finally:
+            threads.kill()
+    assert any(path.startswith(f"/proc/{threads.pid}/task/") for path in paths)
+    assert {path.rpartition("/")[2] for path in paths} == {"status"}
 
 
 def test_auto_says_why():
