@@ -288,8 +288,8 @@ class Lbm:
         where: Json = {"host": self._config.host.name, "cgroup": group or None}
         self._home.notes.started(job, {**where, "pid": pid, "foreign": True})
 
-    def _job_ended(self, job: JobId) -> None:
-        self._owner.job_ended(job)
+    def _job_ended(self, job: JobId, cpu_s: float) -> None:
+        self._owner.job_ended(job, cpu_s)
         self._host.jobs.forget_placed(job)
         self._home.notes.ended(job, self._config.host.name, charged=False)
 

@@ -39,7 +39,7 @@ class InboundContext:
     known_user: KnownUser
     changed: Callable[[], None]  # slots or jobs changed: notify the LIM
     job_began: Callable[[JobId, int, str], None]
-    job_ended: Callable[[JobId], None]
+    job_ended: Callable[[JobId, float], None]  # CPU seconds used
     workdirs: Workdirs
     threads: UserThreads
     # a file that exists while the owner wants no new jobs; the LIM maintains it

@@ -221,7 +221,7 @@ class Performer:
                 job_log.debug_later(named(self), words_of_end, what)
                 seen = outcome.exit_status, outcome.cpu_s, note, outcome.wall_s
                 self.host.jobs.end(self.id, state, time.time(), *seen)
-                self.host.job_ended(self.id)
+                self.host.job_ended(self.id, outcome.cpu_s or 0.0)
             case e.ExceedSlots():
                 self.feed(executions.line.exceed(self.id))
             case e.Signal():

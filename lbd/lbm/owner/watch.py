@@ -49,7 +49,9 @@ class Signs:
     def __init__(self) -> None:
         self._inputs = InputDevices()
         self._roots: dict[JobId, tuple[int, str]] = {}
-        self._cpu_s: dict[JobId, float] = {}
+        self._cpu_s: dict[JobId, float] = {}  # what has been counted of each
+        self._rest_s = 0.0  # what those have used since that have ended
+        self._own_cpu_s = 0.0  # by the last look; the LBM's work is for the commands
         # the CPU time of all processes until the last look, and when that was; time used before the
         # first look was for starting the daemons
         self._busy: tuple[float, float] | None = None
@@ -61,9 +63,10 @@ class Signs:
     def job_began(self, job: JobId, pid: int, group: str) -> None:
         self._roots[job] = pid, group
 
-    def job_ended(self, job: JobId) -> None:
-        for known in (self._roots, self._cpu_s):
-            known.pop(job, None)
+    def job_ended(self, job: JobId, cpu_s: float) -> None:
+        counted_s = self._cpu_s.pop(job, 0.0)
+        if self._roots.pop(job, None) is not None:
+            self._rest_s += max(0.0, cpu_s - counted_s)
 
     def close(self) -> None:
         self._inputs.close()
@@ -105,11 +108,13 @@ class Signs:
     def _others_load(self) -> float:
         """Cores kept busy since the last look; 0 at the first one."""
         now_s, busy = time.monotonic(), procfs.machine_cpu_s()
-        foreign_s = 0.0
+        own_s = time.process_time()
+        foreign_s = self._rest_s + own_s - self._own_cpu_s
+        self._rest_s, self._own_cpu_s = 0.0, own_s
         for job, (pid, group) in self._roots.items():
-            cpu_s = cpu_s_of(pid, group)
-            foreign_s += max(0.0, cpu_s - self._cpu_s.get(job, cpu_s))
-            self._cpu_s[job] = cpu_s
+            cpu_s, counted_s = cpu_s_of(pid, group), self._cpu_s.get(job, 0.0)
+            foreign_s += max(0.0, cpu_s - counted_s)
+            self._cpu_s[job] = max(cpu_s, counted_s)
         before_s, then_s = self._busy or (busy, now_s)
         self._busy = busy, now_s
         return max(0.0, busy - before_s - foreign_s) / max(0.01, now_s - then_s)
@@ -203,8 +208,8 @@ class Owner:
         self._signs.job_began(job, pid, group)
         self._wanted.set()
 
-    def job_ended(self, job: JobId) -> None:
-        self._signs.job_ended(job)
+    def job_ended(self, job: JobId, cpu_s: float) -> None:
+        self._signs.job_ended(job, cpu_s)
         self.book.gone(job)
 
     def look_again(self) -> None:

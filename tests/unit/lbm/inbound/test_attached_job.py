@@ -79,7 +79,7 @@ def host_of(slots=1):
         config=Config(), rules=SimpleNamespace(config=Config(), load=0.0, owner="the owner"),
         link=Link(), slots=slots, jobs=Jobs(10), admit=admit, changed=lambda: None,
         threads=UserThreads(), workdirs=SimpleNamespace(path_of=lambda request: b""),
-        job_began=lambda *_: None, job_ended=lambda _: None, executions=Executions(slots),
+        job_began=lambda *_: None, job_ended=lambda *_: None, executions=Executions(slots),
     )  # fmt: skip
 
 

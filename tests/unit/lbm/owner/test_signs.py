@@ -9,6 +9,9 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
+import pytest
+
+from lbd.lbm.owner import watch
 from lbd.lbm.owner.watch import Signs, last_used
 from lbd.load import procfs
 from lbd.model import JobId
@@ -96,3 +99,31 @@ def test_use_during_the_start_of_the_daemons_does_not_count_as_that_of_the_owner
     signs.close()
     assert loads[0] == loads[2] == 0.0
     assert loads[1] > 0.0
+
+
+def test_short_commands_do_not_count_as_the_owners_load(monkeypatch):
+    """No look sees all of a command of less than a second. Whoever ran one after the other had
+    everybody's commands suspended, as the owner's load."""
+    busy_s, owner_s, used_s = 100.0, 0.0, {1: 0.0, 2: 0.0}
+    monkeypatch.setattr(procfs, "machine_cpu_s", lambda: busy_s + sum(used_s.values()) + owner_s)
+    monkeypatch.setattr(watch, "cpu_s_of", lambda pid, _: used_s[pid])
+    signs = Signs()
+
+    def load():
+        then_s = signs._busy[1] if signs._busy else 0.0
+        seen = signs.see((), input_too=False)
+        return seen.load * max(0.01, signs._busy[1] - then_s)  # in CPU seconds
+
+    load()
+    signs.job_began(JobId("between looks"), 1, "")
+    used_s[1] = 0.5
+    signs.job_ended(JobId("between looks"), 0.5)
+    signs.job_began(JobId("seen once"), 2, "")
+    used_s[2] = 0.3
+    assert load() == 0.0
+    used_s[2] = 0.7
+    signs.job_ended(JobId("seen once"), 0.7)
+    assert load() == 0.0
+    owner_s = 5.0
+    assert load() == pytest.approx(5.0, abs=0.5), "the LBM's own time aside"
+    signs.close()

@@ -104,7 +104,7 @@ def host():
     return SimpleNamespace(
         config=Config(), rules=SimpleNamespace(config=Config(), owner=""), link=Link(), slots=slots,
         jobs=Jobs(10), submitted=Submitted(), admit=admit, changed=lambda: None,
-        job_began=lambda *_: None, job_ended=lambda _: None, executions=Executions(slots),
+        job_began=lambda *_: None, job_ended=lambda *_: None, executions=Executions(slots),
     )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def line_of():
     host = SimpleNamespace(
         config=Config(), rules=SimpleNamespace(config=Config()), link=Keeper(), slots=slots,
         jobs=Jobs(10), submitted=Submitted(), admit=admit, changed=lambda: None,
-        job_began=lambda *_: None, job_ended=lambda _: None, executions=Executions(slots),
+        job_began=lambda *_: None, job_ended=lambda *_: None, executions=Executions(slots),
     )  # fmt: skip
     client = SimpleNamespace(spool=Spool(), spools=SimpleNamespace())
     return host, DispatcherLine(host, client, lambda: None)
