@@ -14,8 +14,13 @@ from pathlib import Path
 import pytest
 from cluster import PATIENT, Lab
 
+from lbd.load.process_table import task_of
 from tests.book import DOCS
 
+STACKS = """
+import faulthandler, os
+faulthandler.dump_traceback_later(100, file=open(f"stacks.{os.getpid()}", "w"))
+"""
 BUSY = Path(__file__).with_name("busy.py")
 PAGE = DOCS / "how-to/builds.md"
 C = {
@@ -93,12 +98,13 @@ def what_is_left(lab, directory, hang):
         try:
             if (entry / "cwd").resolve() == directory:
                 words = (entry / "cmdline").read_bytes().replace(b"\0", b" ")[-60:].decode()
-                waits = (entry / "wchan").read_text()
+                waits = (entry / "wchan").read_text(), task_of(int(entry.name))
                 fds = [os.readlink(f"{entry}/fd/{number}") for number in range(3)]
                 processes.append(f"{entry.name} ({words!r}, {waits}, {fds})")
         except OSError:
             continue  # it has ended
-    return f"it printed {said}; jobs: {left}; processes: {processes}"
+    stacks = [path.read_text() for path in directory.glob("stacks.*")]
+    return f"it printed {said}; jobs: {left}; processes: {processes}; stacks: {stacks}"
 
 
 def jobs(lab):
@@ -158,6 +164,10 @@ def test_pytest_xdist(lab, tmp_path):
     recipe = "pytest --tx '4*popen//python=lbrun python3' --dist load --max-worker-restart 0"
     quick = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
     quick |= {"PATH": f"{os.path.dirname(sys.executable)}:{lab.environment('h1')['PATH']}"}
+    # It has hung twice, with nothing left but pytest itself: that shows where.
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/sitecustomize.py").write_text(STACKS)
+    quick |= {"PYTHONPATH": str(tmp_path / "site")}
     assert follow(lab, tmp_path, recipe, **quick).count("python3") == 4
 
 
