@@ -123,7 +123,6 @@ def test_who_ends_a_job_reads_nothing_that_it_can_hold_up(monkeypatch):
         raise AssertionError(f"the stat of {pid} was read")
 
     monkeypatch.setattr(process_table, "task_of", read)
-    monkeypatch.setattr(process_table, "threads", read)
     leader = subprocess.Popen(["sleep", "600"], start_new_session=True)
     running = job.Running(leader.pid, "", 0)
     assert waited_for(leader.pid, "") == []
