@@ -24,8 +24,8 @@ from typing import NoReturn
 
 from lbd.keeper.gate import Gate
 from lbd.keeper.interpreter import die_with_keeper
-from lbd.keeper.limits.marked_processes import MarkLook
 from lbd.keeper.limits.portions import at_once, kill_begun
+from lbd.keeper.limits.process_reads import ProcessReads
 from lbd.keeper.protocol import PATHS, PATHS_MAX, UID
 from lbd.load import process_table
 from lbd.local import frames
@@ -94,7 +94,7 @@ def _end_all(uid: int, paths: list[bytes], owner: int, gate: Gate) -> NoReturn:
         began = {pid: task.started_ticks for pid, task in process_table.everybody().items()}
         theirs = [pid for pid in began if is_of(process_table.uid_of(pid), uid)]
         until_s = time.monotonic() + LOOK_S
-        look = MarkLook(theirs, lambda pid: holds(pid, files), process_table.uid_of, until_s)
+        look = ProcessReads(theirs, lambda pid: holds(pid, files), process_table.uid_of, until_s)
         while (found := look.answers()) is None:
             time.sleep(PAUSE_S)
         # A process that cannot be read has made itself so, and counts as a holder.

@@ -18,7 +18,6 @@ from itertools import islice
 from pathlib import Path
 
 from lbd.keeper.limits.ceilings import GROUP_MODE, Ceilings, join, usable
-from lbd.keeper.limits.marked_processes import MarkLook
 from lbd.keeper.limits.portions import (
     at_once,
     begun_by,
@@ -27,6 +26,7 @@ from lbd.keeper.limits.portions import (
     kill_group,
     tasks_of,
 )
+from lbd.keeper.limits.process_reads import ProcessReads
 from lbd.load import cgroup, process_table
 from lbd.load.process_table import uid_of, with_descendants
 from lbd.load.procfs import TICKS_PER_S, read_small
@@ -85,7 +85,7 @@ class Containment:
         self.ceilings = Ceilings.find(name, self.base, found, readers)
         self._beside = list(map(str, self.ceilings.directories(self.base)))
         # By ending job: the search for its mark, and when the processes searched began.
-        self._looks: dict[str, tuple[MarkLook, dict[int, int]]] = {}
+        self._looks: dict[str, tuple[ProcessReads, dict[int, int]]] = {}
         self._rounds: dict[str, Generator[None, None, bool]] = {}  # by ending job
         self._leaders: dict[str, int] = {}  # by ending job: when its leader began; 0: reaped before
         self.others: Callable[[], Collection[int]] = tuple  # session leaders that are not strays
@@ -105,7 +105,7 @@ class Containment:
         killed, killed_s = set[tuple[int, int]](), time.monotonic()  # pids, with their starts
         for _ in range(CLEAR_TRIES):
             began = {pid: task.started_ticks for pid, task in _others().items()}
-            look = MarkLook(began.keys() - unread, self._is_ours, uid_of, until_s)
+            look = ProcessReads(began.keys() - unread, self._is_ours, uid_of, until_s)
             while (marked := look.answers()) is None:
                 time.sleep(CLEAR_PAUSE_S)
             unread |= {pid for pid, is_marked in marked.items() if is_marked is None}
@@ -216,7 +216,7 @@ class Containment:
         strays = {pid for pid in elsewhere if pid not in found and uid_of(pid) == uid}
         if job not in self._looks:
             mark = self.mark + job.encode()
-            look = MarkLook(strays, lambda pid: mark in _environment(pid), uid_of)
+            look = ProcessReads(strays, lambda pid: mark in _environment(pid), uid_of)
             self._looks[job] = look, {pid: alive[pid].started_ticks for pid in strays}
         look, began = self._looks[job]
         others_yet = {pid for pid in strays if began.get(pid) != alive[pid].started_ticks}

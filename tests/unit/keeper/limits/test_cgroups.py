@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lbd.keeper.limits import cgroups, marked_processes
+from lbd.keeper.limits import cgroups, process_reads
 from lbd.keeper.limits.cgroups import MARK, Containment, clear_leftovers
 from lbd.keeper.limits.portions import at_once, begun_in
 from lbd.load import process_table
@@ -49,7 +49,7 @@ def test_who_holds_the_lock_of_their_memory_keeps_no_keeper_from_starting(tmp_pa
     hung = subprocess.Popen(["sleep", "60"])
     held = Containment(str(tmp_path), False)
     left = job_of(held)
-    monkeypatch.setattr(marked_processes, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(process_reads, "PATIENCE_S", 0.2)
     both = {pid: process_table.task_of(pid) for pid in (hung.pid, left.pid)}
     monkeypatch.setattr(cgroups, "_others", lambda: both)
     monkeypatch.setattr(cgroups, "uid_of", lambda pid: pid)
@@ -184,7 +184,7 @@ def test_who_appears_during_a_search_for_those_of_a_job_is_not_left(tmp_path, mo
             children[0].wait()
             children.append(job_of(held))
 
-    monkeypatch.setattr(cgroups, "MarkLook", SlowLook(meanwhile))
+    monkeypatch.setattr(cgroups, "ProcessReads", SlowLook(meanwhile))
     try:
         while not held.end_tree("1", 1 << 22, "", os.getuid()):
             pass

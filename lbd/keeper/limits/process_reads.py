@@ -22,7 +22,7 @@ YES, NO = b"1", b"0"
 READ_BYTES = 1 << 16
 
 
-class MarkLook:
+class ProcessReads:
     """One search through some processes."""
 
     def __init__(

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from lbd.keeper.limits import marked_processes
-from lbd.keeper.limits.marked_processes import MarkLook
+from lbd.keeper.limits import process_reads
+from lbd.keeper.limits.process_reads import ProcessReads
 
 MINE, HUNG, ALSO_HUNG, UNMARKED = 11, 12, 13, 14
 UIDS = {MINE: 1, HUNG: 2, ALSO_HUNG: 2, UNMARKED: 1}
@@ -42,23 +42,25 @@ def children(monkeypatch):
 
 
 def test_readable_processes_are_read():
-    assert answers_of(MarkLook([MINE, UNMARKED], is_marked, UIDS.get)) == {
+    assert answers_of(ProcessReads([MINE, UNMARKED], is_marked, UIDS.get)) == {
         MINE: True, UNMARKED: False,
     }  # fmt: skip
-    assert MarkLook([], is_marked, UIDS.get).answers() == {}
+    assert ProcessReads([], is_marked, UIDS.get).answers() == {}
 
 
 @pytest.mark.parametrize("order", [(HUNG, MINE, ALSO_HUNG, UNMARKED), (MINE, UNMARKED, HUNG)])
 def test_who_cannot_be_read_holds_up_nobody_and_is_known(order, monkeypatch):
-    monkeypatch.setattr(marked_processes, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(process_reads, "PATIENCE_S", 0.2)
     known = {MINE: True, HUNG: None, ALSO_HUNG: None, UNMARKED: False}
-    assert answers_of(MarkLook(order, is_marked, UIDS.get)) == {pid: known[pid] for pid in order}
+    assert answers_of(ProcessReads(order, is_marked, UIDS.get)) == {
+        pid: known[pid] for pid in order
+    }
 
 
 def test_a_process_that_is_read_late_on_a_busy_machine_counts_as_readable(monkeypatch):
     """Otherwise, where others keep the processors busy, everything of a user would be ended with
     one of their jobs."""
-    monkeypatch.setattr(marked_processes, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(process_reads, "PATIENCE_S", 0.02)
     end_s = time.monotonic() + 0.2
 
     def is_marked_late(pid):
@@ -66,15 +68,15 @@ def test_a_process_that_is_read_late_on_a_busy_machine_counts_as_readable(monkey
             pass
         return pid == MINE
 
-    assert answers_of(MarkLook([UNMARKED, MINE], is_marked_late, UIDS.get)) == {
+    assert answers_of(ProcessReads([UNMARKED, MINE], is_marked_late, UIDS.get)) == {
         UNMARKED: False, MINE: True,
     }  # fmt: skip
 
 
 def test_an_answer_just_after_the_last_look_at_the_pipe_is_heard(monkeypatch):
-    look = MarkLook([MINE], is_marked, UIDS.get)
+    look = ProcessReads([MINE], is_marked, UIDS.get)
     look._begin()
-    monkeypatch.setattr(marked_processes, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(process_reads, "PATIENCE_S", 0.0)
     read, early = os.read, iter([BlockingIOError])
 
     def too_early(descriptor, size):
@@ -88,7 +90,7 @@ def test_an_answer_just_after_the_last_look_at_the_pipe_is_heard(monkeypatch):
 
 
 def test_a_child_that_was_killed_while_reading_has_read_nothing_of_that_process():
-    look = MarkLook([HUNG, MINE], is_marked, UIDS.get)
+    look = ProcessReads([HUNG, MINE], is_marked, UIDS.get)
     assert look.answers() is None
     os.kill(look._child, signal.SIGKILL)
     assert answers_of(look) == {HUNG: None, MINE: True}
@@ -98,12 +100,12 @@ def test_a_child_that_was_killed_while_reading_has_read_nothing_of_that_process(
 def test_there_is_an_end_to_it(missing, monkeypatch):
     """However many users keep it waiting, or if there is no child or no pipe to be had."""
     monkeypatch.setattr(os, missing, lambda *_: os.open("/nonexistent", 0))
-    look = MarkLook([MINE, UNMARKED], is_marked, UIDS.get, time.monotonic() + 0.05)
+    look = ProcessReads([MINE, UNMARKED], is_marked, UIDS.get, time.monotonic() + 0.05)
     assert answers_of(look) == {MINE: None, UNMARKED: None}
 
 
 def test_an_abandoned_search_leaves_nothing_open():
-    look = MarkLook([HUNG], is_marked, UIDS.get)
+    look = ProcessReads([HUNG], is_marked, UIDS.get)
     before = len(os.listdir("/proc/self/fd"))
     assert look.answers() is None
     look.close()
@@ -112,7 +114,7 @@ def test_an_abandoned_search_leaves_nothing_open():
 
 def test_a_process_that_reuses_the_pid_of_the_child_is_not_ended(monkeypatch):
     """The keeper reaps it like any other child, before the search is closed."""
-    look = MarkLook([HUNG], is_marked, UIDS.get)
+    look = ProcessReads([HUNG], is_marked, UIDS.get)
     assert look.answers() is None
     child = look._child
     os.kill(child, signal.SIGKILL)
