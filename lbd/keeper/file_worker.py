@@ -83,16 +83,17 @@ def send_signal(pid: int, started_ticks: int, number: int, whole_tree: int) -> i
     far as permitted. Returns an errno as exit status."""
     tree = dict[int, int]()
     if whole_tree:
-        everybody = process_table.everybody()
+        entries = ((other, process_table.entry_of(other)) for other in process_table.pids())
+        everybody = {other: entry for other, entry in entries if entry is not None}
         below = process_table.with_descendants([pid], everybody) - {pid}
-        tree = {other: everybody[other].started_ticks for other in sorted(below)}
+        tree = {other: everybody[other].life for other in sorted(below)}
     try:
         process_table.send_signal(pid, started_ticks, number)
     except OSError as problem:
         return problem.errno or 1
-    for other, ticks in tree.items():
+    for other, life in tree.items():
         with suppress(OSError):
-            process_table.send_signal(other, ticks, number)
+            process_table.signal_life(other, life, number)
     return 0
 
 

@@ -24,7 +24,7 @@ from typing import NoReturn
 
 from lbd.keeper.gate import Gate
 from lbd.keeper.interpreter import die_with_keeper
-from lbd.keeper.limits.portions import at_once, kill_begun
+from lbd.keeper.limits.portions import at_once, kill_lives
 from lbd.keeper.limits.process_reads import ProcessReads
 from lbd.keeper.protocol import PATHS, PATHS_MAX, UID
 from lbd.load import process_table
@@ -91,15 +91,16 @@ def _end_all(uid: int, paths: list[bytes], owner: int, gate: Gate) -> NoReturn:
         files = {real for path in paths if (real := real_path(path, owner, gate.spool))}
         if not files or not gate.lets_in(uid):
             os._exit(0)
-        began = {pid: task.started_ticks for pid, task in process_table.everybody().items()}
-        theirs = [pid for pid in began if is_of(process_table.uid_of(pid), uid)]
+        there = ((pid, process_table.entry_of(pid)) for pid in process_table.pids())
+        lives = {pid: entry.life for pid, entry in there if entry is not None}
+        theirs = [pid for pid in lives if is_of(process_table.uid_of(pid), uid)]
         until_s = time.monotonic() + LOOK_S
         look = ProcessReads(theirs, lambda pid: holds(pid, files), process_table.uid_of, until_s)
         while (found := look.answers()) is None:
             time.sleep(PAUSE_S)
         # A process that cannot be read has made itself so, and counts as a holder.
-        held = {pid: began[pid] for pid, holding in found.items() if holding is not False}
-        at_once(kill_begun(held))
+        held = {pid: lives[pid] for pid, holding in found.items() if holding != 0}
+        at_once(kill_lives(held))
     os._exit(0)
 
 

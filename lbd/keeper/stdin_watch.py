@@ -199,22 +199,21 @@ def is_one_of(shown: str, wanted: set[tuple[int, int]]) -> bool:
 def command_of(leader: int, group: str) -> int:
     """Returns the command below its session's leader (session_leader.py); the leader itself if it
     has no child."""
-    tasks = ((pid, process_table.task_of(pid)) for pid in members(leader, group))
-    children = (pid for pid, task in tasks if task is not None and task.parent == leader)
+    found = ((pid, process_table.status_of(pid)) for pid in members(leader, group))
+    children = (pid for pid, status in found if status is not None and status.parent == leader)
     return next(children, leader)
 
 
 def parent_and_session(pid: int) -> tuple[int, int]:
-    task = process_table.task_of(pid)
-    return (task.parent, task.session) if task is not None else (0, 0)
+    entry = process_table.entry_of(pid)
+    return (entry.parent, entry.session) if entry is not None else (0, 0)
 
 
 def members(leader: int, group: str) -> list[int]:
     """Returns the processes of a job: its cgroup, else its session."""
     if group:
         return cgroup.members(Path(group))
-    everybody = process_table.everybody()
-    return [pid for pid, task in everybody.items() if task.session == leader]
+    return [pid for pid in process_table.pids() if process_table.session_of(pid) == leader]
 
 
 def pack_wanted(wanted: set[tuple[int, int]]) -> bytes:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from lbd.keeper.limits.portions import begun_in, by_portions, tasks_of
+from lbd.keeper.limits.portions import by_portions, entries_of, lives_in
 from lbd.load import cgroup, process_table
 
 AS_EVER, NICE_LOWEST, STAND_STILL = 0, 1, 2
@@ -27,7 +27,7 @@ class Treated:
     """How a job is treated now."""
 
     kind: int = AS_EVER
-    # Values to restore: by process, its start time and nice value.
+    # Values to restore: by process, its life and nice value.
     nices: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     steps: Generator[None, None, None] | None = None  # the remaining work
@@ -64,23 +64,23 @@ class Treated:
             yield from self._restore(leader, group)
 
     def _lower(self, leader: int, group: str) -> Generator[None, None, None]:
-        def lower(pid: int, began: int) -> None:
-            before = began, os.getpriority(os.PRIO_PROCESS, pid)
+        def lower(pid: int, life: int) -> None:
+            before = life, os.getpriority(os.PRIO_PROCESS, pid)
             self.nices.setdefault(pid, before)
             os.setpriority(os.PRIO_PROCESS, pid, LOWEST)
 
-        yield from for_each_of((yield from began_of(leader, group)), lower)
+        yield from for_each_of((yield from lives_of_job(leader, group)), lower)
 
     def _restore(self, leader: int, group: str) -> Generator[None, None, None]:
         """Restores the nice values of processes still in the job."""
         before, self.nices = self.nices, {}
 
-        def restore(pid: int, began: int) -> None:
+        def restore(pid: int, life: int) -> None:
             lowered, nice = before.get(pid, (-1, LOWEST))
-            if lowered == began:
+            if lowered == life:
                 os.setpriority(os.PRIO_PROCESS, pid, nice)
 
-        yield from for_each_of((yield from began_of(leader, group)), restore)
+        yield from for_each_of((yield from lives_of_job(leader, group)), restore)
 
 
 def halt(leader: int, group: str, *, still: bool) -> Generator[None, None, None]:
@@ -94,30 +94,29 @@ def halt(leader: int, group: str, *, still: bool) -> Generator[None, None, None]
     number = signal.SIGSTOP if still else signal.SIGCONT
     seen: set[int] = set()
     for _ in range(ROUNDS):
-        began = yield from began_of(leader, group)
-        unseen = {pid: ticks for pid, ticks in began.items() if pid not in seen}
+        lives = yield from lives_of_job(leader, group)
+        unseen = {pid: life for pid, life in lives.items() if pid not in seen}
         yield from for_each_of(unseen, lambda pid, _: os.kill(pid, number))
-        seen |= began.keys()
+        seen |= lives.keys()
 
 
-def began_of(leader: int, group: str) -> Generator[None, None, dict[int, int]]:
-    """Returns when each process of a job began, in ticks: those of its cgroup, else of its
-    session."""
+def lives_of_job(leader: int, group: str) -> Generator[None, None, dict[int, int]]:
+    """Returns the life of each process of a job: of its cgroup, else of its session."""
     if group:
-        return (yield from begun_in(partial(cgroup.members, Path(group))))
-    everybody = yield from tasks_of(process_table.pids())
-    return {pid: task.started_ticks for pid, task in everybody.items() if task.session == leader}
+        return (yield from lives_in(partial(cgroup.members, Path(group))))
+    everybody = yield from entries_of(process_table.pids())
+    return {pid: entry.life for pid, entry in everybody.items() if entry.session == leader}
 
 
 def for_each_of(
-    began: Mapping[int, int], do: Callable[[int, int], None]
+    lives: Mapping[int, int], do: Callable[[int, int], None]
 ) -> Generator[None, None, None]:
     """Calls `do` for each process that still exists; skips a pid that was reused."""
-    for number, portion in enumerate(by_portions(list(began.items()))):
+    for number, portion in enumerate(by_portions(list(lives.items()))):
         if number:
             yield
-        for pid, ticks in portion:
-            task = process_table.task_of(pid)
-            if task is not None and task.started_ticks == ticks:
+        for pid, life in portion:
+            entry = process_table.entry_of(pid)
+            if entry is not None and entry.life == life:
                 with contextlib.suppress(OSError):
-                    do(pid, ticks)
+                    do(pid, life)

@@ -1,9 +1,10 @@
-"""What /proc/PID/stat says about processes, and which process descends from which.
+"""What the kernel says about processes, and which process descends from which.
 
 `psutil.process_iter` takes 1.5 times as long, and does not show threads.
 """
 
 import errno
+import functools
 import os
 import re
 import signal
@@ -80,6 +81,16 @@ class TaskStatus:
         return self.is_killed or self.state in HELD
 
 
+@dataclass(slots=True)
+class Entry:
+    """A process. Like a `TaskStatus` it is read without waiting for an exec."""
+
+    life: int  # no other process has it, before or after; later processes have higher ones
+    parent: int
+    session: int
+    has_ended: bool
+
+
 class Child(Protocol):
     """A process, however it was read."""
 
@@ -109,16 +120,64 @@ def task_of(pid: int) -> TaskStat | None:
         return None
 
 
-def mark_of(pid: int, pidfd: int) -> str | int | None:
-    """Returns what tells a process from any other that has had its number since the boot: the
-    number of its pidfd (a text), or on a kernel before 6.9, where all have the same, its start
-    time; None if it is gone."""
-    found, anonymous = os.fstat(pidfd), os.eventfd(0, os.EFD_CLOEXEC)
+def entry_of(pid: int) -> Entry | None:
+    """Returns a process's entry, or None if the process is gone. Raises OSError if there are too
+    many open files."""
+    with suppress(ProcessLookupError):
+        handle = os.pidfd_open(pid)
+        try:
+            status, session, life = status_of(pid), session_of(pid), _life_of(pid, handle)
+            if status is not None and life is not None:
+                with suppress(PermissionError):
+                    signal.pidfd_send_signal(handle, 0)  # the pid still is this process's
+                return Entry(life, status.parent, session, status.has_ended)
+        finally:
+            os.close(handle)
+    return None
+
+
+def life_of(pid: int) -> int | None:
+    """Returns only the life of an `Entry`, which takes a tenth of the time."""
+    with suppress(OSError):
+        handle = os.pidfd_open(pid)
+        try:
+            return _life_of(pid, handle)
+        finally:
+            os.close(handle)
+    return None
+
+
+def _life_of(pid: int, pidfd: int) -> int | None:
+    """Returns the number of its pidfd, or on a kernel before 6.9 its start time: no such kernel
+    has been seen to let an exec hold up who reads that. None if it is gone."""
+    number = pidfd_number(pidfd)
+    if number is None and (task := task_of(pid)) is not None:
+        return task.started_ticks
+    return number
+
+
+def pidfd_number(pidfd: int) -> int | None:
+    """Returns what no other process's pidfd has had since the boot; None on a kernel before 6.9,
+    where all have the same."""
+    found = os.fstat(pidfd)
+    return found.st_ino if found.st_dev != _anonymous_device() else None
+
+
+@functools.cache
+def _anonymous_device() -> int:
+    """The device of descriptors that have no numbers of their own."""
+    anonymous = os.eventfd(0, os.EFD_CLOEXEC)
     try:
-        if found.st_dev != os.fstat(anonymous).st_dev:
-            return str(found.st_ino)
+        return os.fstat(anonymous).st_dev
     finally:
         os.close(anonymous)
+
+
+def mark_of(pid: int, pidfd: int) -> str | int | None:
+    """Returns what tells a process from any other that has had its number since the boot: the
+    number of its pidfd (a text), or on a kernel before 6.9 its start time; None if it is gone."""
+    if (number := pidfd_number(pidfd)) is not None:
+        return str(number)
     task = task_of(pid)
     return None if task is None or task.has_ended else task.started_ticks
 
@@ -173,6 +232,18 @@ def send_signal(pid: int, started_ticks: int, number: int) -> None:
     try:
         task = task_of(pid)
         if task is None or task.started_ticks != started_ticks:
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+        signal.pidfd_send_signal(handle, number)
+    finally:
+        os.close(handle)
+
+
+def signal_life(pid: int, life: int, number: int) -> None:
+    """Signals the process with this pid only if it has this life, as `entry_of` gave it. Raises
+    OSError; ProcessLookupError if it is gone."""
+    handle = os.pidfd_open(pid)
+    try:
+        if _life_of(pid, handle) != life:
             raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
         signal.pidfd_send_signal(handle, number)
     finally:

@@ -31,10 +31,13 @@ class HungFiles:
     """`where`/file can be opened, and `uid` may stat it. Reads and writes never end; for other
     users no operation ends."""
 
-    def __init__(self, where, uid, *, killable=False, admits=True):
+    def __init__(self, where, uid, *, killable=False, admits=True, closes=True):
         """With `killable` a process that waits for the file can be killed; with `admits=False` no
-        process ever gets `where` as its working directory."""
-        self._silent = (FORGET, INTERRUPT, READ, WRITE, *(() if admits else (ACCESS,)))
+        process ever gets `where` as its working directory; with `closes=False` no close of the file
+        ends, so a process that has it open, close-on-exec, hangs in exec: **then newer kernels hold
+        up whoever reads its /proc/PID/stat**, be it `ps`, so it must not be long."""
+        silent = [ACCESS] * (not admits) + [FLUSH] * (not closes)
+        self._silent = (FORGET, INTERRUPT, READ, WRITE, *silent)
         self.where, self.uid = os.fspath(where), uid
         self._ahead = (READ_AHEAD_BYTES, ASYNC_READ) if killable else (0, 0)
         self.asked = []  # requests that were never answered: (operation, uid)

@@ -12,7 +12,7 @@ import select
 import signal
 import time
 import zlib
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -20,17 +20,16 @@ from pathlib import Path
 from lbd.keeper.limits.ceilings import GROUP_MODE, Ceilings, join, usable
 from lbd.keeper.limits.portions import (
     at_once,
-    begun_by,
-    begun_in,
-    kill_begun,
+    entries_of,
     kill_group,
-    tasks_of,
+    kill_lives,
+    lives_in,
+    lives_of,
 )
 from lbd.keeper.limits.process_reads import ProcessReads
 from lbd.load import cgroup, process_table
 from lbd.load.process_table import uid_of, with_descendants
-from lbd.load.procfs import TICKS_PER_S, read_small
-from lbd.process.boot_clock import clock_s
+from lbd.load.procfs import read_small
 
 CLEAR_TRIES = 100
 CLEAR_PAUSE_S = 0.02
@@ -84,10 +83,10 @@ class Containment:
                 self.kind = f"cgroup{hierarchy.version}" if self.base else "session"
         self.ceilings = Ceilings.find(name, self.base, found, readers)
         self._beside = list(map(str, self.ceilings.directories(self.base)))
-        # By ending job: the search for its mark, and when the processes searched began.
+        # By ending job: the search for its mark, and the lives of the processes searched.
         self._looks: dict[str, tuple[ProcessReads, dict[int, int]]] = {}
         self._rounds: dict[str, Generator[None, None, bool]] = {}  # by ending job
-        self._leaders: dict[str, int] = {}  # by ending job: when its leader began; 0: reaped before
+        self._leaders: dict[str, int] = {}  # by ending job: its leader's life; 0: reaped before
         self.others: Callable[[], Collection[int]] = tuple  # session leaders that are not strays
         self._strays: Generator[None, None, None] | None = None
 
@@ -102,21 +101,21 @@ class Containment:
         its user's (FUSE). Nobody waits for it longer than `CLEAR_GRACE_S`.
         """
         unread, until_s = set[int](), time.monotonic() + CLEAR_LOOK_S
-        killed, killed_s = set[tuple[int, int]](), time.monotonic()  # pids, with their starts
+        killed, killed_s = set[tuple[int, int]](), time.monotonic()  # pids, with their lives
         for _ in range(CLEAR_TRIES):
-            began = {pid: task.started_ticks for pid, task in _others().items()}
-            look = ProcessReads(began.keys() - unread, self._is_ours, uid_of, until_s)
+            lives = _others()
+            look = ProcessReads(lives.keys() - unread, self._is_ours, uid_of, until_s)
             while (marked := look.answers()) is None:
                 time.sleep(CLEAR_PAUSE_S)
             unread |= {pid for pid, is_marked in marked.items() if is_marked is None}
-            left = {pid: began[pid] for pid, is_marked in marked.items() if is_marked}
-            at_once(kill_begun(left))
+            left = {pid: lives[pid] for pid, is_marked in marked.items() if is_marked}
+            at_once(kill_lives(left))
             members = dict[int, int]()
             for parent in self._directories():
                 for group in [path for path in parent.iterdir() if path.is_dir()]:
-                    members |= at_once(begun_in(partial(cgroup.members, group)))
+                    members |= at_once(lives_in(partial(cgroup.members, group)))
                     _remove(str(group))
-            at_once(kill_begun(members))
+            at_once(kill_lives(members))
             found = (left | members).items()
             if found - killed:
                 killed, killed_s = killed | found, time.monotonic()
@@ -204,12 +203,12 @@ class Containment:
         Returns True if there were or may be any: a search for marks does not know of those that
         have become the keeper's children since it began.
         """
-        everybody = yield from tasks_of(process_table.pids())
+        everybody = yield from entries_of(process_table.pids())
         ours = with_descendants([os.getpid()], everybody)
         everybody.pop(os.getpid(), None)
         others = self.others()
         alive = {pid: task for pid, task in everybody.items() if not task.has_ended}
-        first = everybody[leader].started_ticks if leader in everybody else 0
+        first = everybody[leader].life if leader in everybody else 0
         is_own = self._leaders.setdefault(job, first) == first or not first
         found = {pid for pid, task in alive.items() if task.session == leader and is_own}
         elsewhere = [pid for pid in ours & alive.keys() if alive[pid].session not in others]
@@ -217,17 +216,16 @@ class Containment:
         if job not in self._looks:
             mark = self.mark + job.encode()
             look = ProcessReads(strays, lambda pid: mark in _environment(pid), uid_of)
-            self._looks[job] = look, {pid: alive[pid].started_ticks for pid in strays}
-        look, began = self._looks[job]
-        others_yet = {pid for pid in strays if began.get(pid) != alive[pid].started_ticks}
+            self._looks[job] = look, {pid: alive[pid].life for pid in strays}
+        look, lives = self._looks[job]
+        others_yet = {pid for pid in strays if lives.get(pid) != alive[pid].life}
         unsearched = [pid for pid in others_yet if alive[pid].parent == os.getpid()]
         if (marked := look.answers()) is not None:
             del self._looks[job]
-            same = {pid for pid in strays if began.get(pid) == alive[pid].started_ticks}
-            found |= {pid for pid in same if marked[pid] is not False}
+            found |= {pid for pid in strays - others_yet if marked[pid] != 0}
         tree = with_descendants(found, everybody)
-        began = {pid: everybody[pid].started_ticks for pid in tree}
-        yield from kill_begun(began, leader, partial(begun_by, leader if is_own else 0))
+        lives = {pid: everybody[pid].life for pid in tree}
+        yield from kill_lives(lives, leader, partial(lives_of, leader if is_own else 0))
         return bool(found or unsearched) or marked is None
 
     def ended(self, job: str) -> None:
@@ -242,7 +240,8 @@ class Containment:
         that hid its origin. Works in portions: call `go_on` until `has_strays` is False."""
         left = _children() - set(self.others()) if self.base is None else None
         if left and not self.has_strays:
-            self._strays = _kill_with_descendants(left)
+            lives = {pid: life for pid in left if (life := process_table.life_of(pid)) is not None}
+            self._strays = _kill_with_descendants(lives)
 
     @property
     def has_strays(self) -> bool:
@@ -272,8 +271,8 @@ class Containment:
 
 
 def clear_leftovers(containment: Containment) -> None:
-    """Does so in a child, which may get stuck: some kernels let a process that hangs in execve hold
-    up who reads its stat, for as long as its user likes. Then what is left is left."""
+    """Does so in a child, since it looks at all processes of the host, and no keeper may depend on
+    what these let it see. If the child gets stuck, what is left is left."""
     if (child := os.fork()) == 0:
         with contextlib.suppress(BaseException):
             containment.clear_leftovers()
@@ -286,14 +285,12 @@ def clear_leftovers(containment: Containment) -> None:
         os.waitpid(child, os.WNOHANG)  # else it is reaped as any child
 
 
-def _kill_with_descendants(left: Collection[int]) -> Generator[None, None, None]:
-    """Kills only processes that exist now, not those that take over a pid later: new jobs may start
-    meanwhile."""
-    now_ticks = int(clock_s() * TICKS_PER_S)
-    everybody = yield from tasks_of(process_table.pids())
-    there = {pid: task for pid, task in everybody.items() if task.started_ticks <= now_ticks}
-    tree = with_descendants(there.keys() & left, there)
-    yield from kill_begun({pid: there[pid].started_ticks for pid in tree})
+def _kill_with_descendants(lives: Mapping[int, int]) -> Generator[None, None, None]:
+    """New jobs may start meanwhile, and take over a pid."""
+    everybody = yield from entries_of(process_table.pids())
+    there = {pid for pid, life in lives.items() if pid in everybody and everybody[pid].life == life}
+    tree = with_descendants(there, everybody)
+    yield from kill_lives({pid: everybody[pid].life for pid in tree})
 
 
 def _members(group: str) -> list[int]:
@@ -322,8 +319,10 @@ def _remove(group: str) -> None:
             os.rmdir(directory)
 
 
-def _others() -> dict[int, process_table.TaskStat]:
-    return {pid: task for pid, task in process_table.everybody().items() if pid != os.getpid()}
+def _others() -> dict[int, int]:
+    """Returns the lives of all other processes."""
+    found = at_once(entries_of(process_table.pids()))
+    return {pid: entry.life for pid, entry in found.items() if pid != os.getpid()}
 
 
 def _has_children() -> bool:
@@ -341,13 +340,13 @@ def _children() -> set[int]:
     try:
         return set(map(int, read_small("/proc/thread-self/children", CHILDREN_BYTES).split()))
     except OSError:
-        own, everybody = os.getpid(), process_table.everybody()
-        return {pid for pid, task in everybody.items() if task.parent == own}
+        own, everybody = os.getpid(), at_once(entries_of(process_table.pids()))
+        return {pid for pid, entry in everybody.items() if entry.parent == own}
 
 
 def _is_alive(pid: int) -> bool:
-    task = process_table.task_of(pid)
-    return task is not None and not task.has_ended
+    status = process_table.status_of(pid)
+    return status is not None and not status.has_ended
 
 
 def _environment(pid: int) -> list[bytes]:

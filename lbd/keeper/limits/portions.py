@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from lbd.load import cgroup, process_table
-from lbd.load.process_table import TaskStat, TaskStatus, with_descendants
+from lbd.load.process_table import Entry, with_descendants
 from lbd.process.boot_clock import clock_s
 
 PORTION = 100
@@ -55,22 +55,25 @@ def by_portions(many: Sequence[One]) -> Iterator[Sequence[One]]:
     return (many[at : at + PORTION] for at in range(0, len(many), PORTION))
 
 
-def tasks_of(pids: Iterable[int]) -> Generator[None, None, dict[int, TaskStat]]:
-    """Returns those that exist."""
-    found: dict[int, TaskStat] = {}
+def entries_of(pids: Iterable[int]) -> Generator[None, None, dict[int, Entry]]:
+    """Returns those that exist. Without those of no session, or of one outside our PID namespace:
+    kernel threads, and what somebody has started in our container. No job begins in these."""
+    found: dict[int, Entry] = {}
     for number, portion in enumerate(by_portions(list(pids))):
         if number:
             yield
-        found |= {pid: task for pid in portion if (task := process_table.task_of(pid)) is not None}
+        for pid in portion:
+            if process_table.session_of(pid) > 0 and (entry := process_table.entry_of(pid)):
+                found[pid] = entry
     return found
 
 
-def begun_in(members: Callable[[], Iterable[int]]) -> Generator[None, None, dict[int, int]]:
-    """Returns when each member of a group began, in ticks. A pid may have passed to another process
+def lives_in(members: Callable[[], Iterable[int]]) -> Generator[None, None, dict[int, int]]:
+    """Returns the life of each member of a group. A pid may have passed to another process
     meanwhile, so only those that are still members count."""
-    began = yield from tasks_of(members())
+    entries = yield from entries_of(members())
     still = set(members())
-    return {pid: task.started_ticks for pid, task in began.items() if pid in still}
+    return {pid: entry.life for pid, entry in entries.items() if pid in still}
 
 
 def signal_members(
@@ -82,7 +85,6 @@ def signal_members(
 
     A pid may be reused; a pidfd always means the process it was opened for. So if the pid is still
     a member's once the pidfd is open, the signal reaches that member, or nobody if it has ended.
-    When it began is not asked: some kernels let a process that hangs in execve hold up who asks.
     """
     found = sorted(members(), key=lambda pid: (pid == leader, -pid))
     for order, portion in enumerate(by_portions(found)):
@@ -101,52 +103,31 @@ def signal_members(
     return found
 
 
-def begun_by(session: int, known: Mapping[int, int]) -> Generator[None, None, dict[int, int]]:
-    """Returns when each living process of a session, of those known, and of the descendants of both
-    began, in ticks. `session`: 0 = none."""
-    alive, sessions = yield from _relations()
-    tasks = yield from tasks_of(known.keys() & alive.keys())
-    first = {pid for pid, task in tasks.items() if known[pid] == task.started_ticks}
-    first |= {pid for pid in alive if session and sessions[pid] == session}
-    tree = with_descendants(first, alive) & alive.keys()
-    tasks |= yield from tasks_of(tree - tasks.keys())
-    return {
-        pid: task.started_ticks for pid, task in tasks.items()
-        # Not a process that has got the pid since, and is no relation
-        if pid in tree and (task.parent == alive[pid].parent or task.session == sessions[pid])
-    }  # fmt: skip
+def lives_of(session: int, known: Mapping[int, int]) -> Generator[None, None, dict[int, int]]:
+    """Returns the lives of all living processes of a session, of those known, and of the
+    descendants of both. `session`: 0 = none."""
+    entries = yield from entries_of(process_table.pids())
+    alive = {pid: entry for pid, entry in entries.items() if not entry.has_ended}
+    first = {pid for pid, entry in alive.items() if known.get(pid) == entry.life}
+    first |= {pid for pid, entry in alive.items() if session and entry.session == session}
+    return {pid: alive[pid].life for pid in with_descendants(first, alive) & alive.keys()}
 
 
-def _relations() -> Generator[None, None, tuple[dict[int, TaskStatus], dict[int, int]]]:
-    """Returns all living processes, and their sessions. Strangers' /proc/PID/stat is not read: it
-    could keep us waiting (process_table.TaskStatus)."""
-    alive: dict[int, TaskStatus] = {}
-    sessions: dict[int, int] = {}
-    for number, portion in enumerate(by_portions(process_table.pids())):
-        if number:
-            yield
-        for pid in portion:
-            status = process_table.status_of(pid)
-            if status is not None and not status.has_ended:
-                alive[pid], sessions[pid] = status, process_table.session_of(pid)
-    return alive, sessions
-
-
-def kill_begun(
-    began: Mapping[int, int], leader: int = 0, look: Look | None = None
+def kill_lives(
+    lives: Mapping[int, int], leader: int = 0, look: Look | None = None
 ) -> Generator[None, None, dict[int, int]]:
     """Stops the processes first, so that no shell survives to report its child's death, then kills
-    them. `began`: start times in ticks, since a pid may be another process's by now. `look` finds
-    those that they have started meanwhile. Returns all that were killed."""
+    them. `lives`: by pid, which may be another process's by now. `look` finds those that they have
+    started meanwhile. Returns all that were killed."""
     known: dict[int, int] = {}
     until_s = clock_s() + STOP_S
     for _ in range(LOOKS):
-        known |= (new := {pid: ticks for pid, ticks in began.items() if known.get(pid) != ticks})
+        known |= (new := {pid: life for pid, life in lives.items() if known.get(pid) != life})
         yield from _send(signal.SIGSTOP, sorted(new.items(), key=partial(_age, leader)))
         if look is None or not new:
             break
         yield from _stopped(list(new), known, until_s)
-        began = yield from look(known)
+        lives = yield from look(known)
     yield from _send(signal.SIGKILL, sorted(known.items(), key=partial(_age, leader))[::-1])
     return known
 
@@ -164,8 +145,8 @@ def _stopped(
             for pid in portion:
                 if process_table.may_fork(pid):  # asked first: if not, these are all its children
                     left.append(pid)
-                tasks = yield from tasks_of(set(process_table.children_of(pid)) - known.keys())
-                new = {child: task.started_ticks for child, task in tasks.items()}
+                children = yield from entries_of(set(process_table.children_of(pid)) - known.keys())
+                new = {child: entry.life for child, entry in children.items()}
                 yield from _send(signal.SIGSTOP, list(new.items()))
                 known |= new
                 left += new
@@ -175,15 +156,15 @@ def _stopped(
 
 
 def _age(leader: int, one: tuple[int, int]) -> tuple[bool, int, int]:
-    pid, ticks = one
-    return pid != leader, ticks, pid
+    pid, life = one
+    return pid != leader, life, pid
 
 
 def _send(number: int, order: Sequence[tuple[int, int]]) -> Generator[None, None, None]:
     for portion in by_portions(order):
-        for pid, ticks in portion:
+        for pid, life in portion:
             with contextlib.suppress(OSError):
-                process_table.send_signal(pid, ticks, number)
+                process_table.signal_life(pid, life, number)
         if len(order) > PORTION:
             yield
 

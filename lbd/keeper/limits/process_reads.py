@@ -1,13 +1,15 @@
-"""Finds processes with a mark in their environment, without waiting for any of them.
+"""Reads about processes what they may hold up, without waiting for any of them.
 
 To read an environment the kernel takes the lock of the process's memory, and the process's user can
-hold that lock for any time, by a page fault that their own FUSE file system never answers. So a
-child reads one process after the other, and is killed where it gets stuck.
+hold that lock for any time, by a page fault that their own FUSE file system never answers. Newer
+kernels show /proc/PID/stat only when no exec of the process is under way. So a child reads one
+process after the other, and is killed where it gets stuck.
 """
 
 import ctypes
 import os
 import signal
+import struct
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -18,29 +20,29 @@ from lbd.load import process_table
 from lbd.process.urgency import Urgency
 
 PATIENCE_S = 0.5  # for one process, which takes microseconds once a processor is free
-YES, NO = b"1", b"0"
-READ_BYTES = 1 << 16
+ANSWER = struct.Struct("<q")  # a pipe never holds a part of one: see PIPE_BUF in pipe(7)
+READ_BYTES = 8192 * ANSWER.size
 
 
 class ProcessReads:
-    """One search through some processes."""
+    """Puts a question about each of some processes, which a number answers."""
 
     def __init__(
         self,
         pids: Iterable[int],
-        is_marked: Callable[[int], bool],
+        read: Callable[[int], int],
         uid_of: Callable[[int], int],
         until_s: float = float("inf"),
     ) -> None:
         """`until_s`: on the monotonic clock; processes not read by then count as unreadable."""
-        self._left, self._is_marked, self._uid_of = list(pids), is_marked, uid_of
+        self._left, self._read, self._uid_of = list(pids), read, uid_of
         self._until_s, self._since_s = until_s, 0.0
         self._child, self._handle, self._pipe = 0, -1, -1
-        self._found: dict[int, bool | None] = {}
+        self._found: dict[int, int | None] = {}
 
-    def answers(self) -> dict[int, bool | None] | None:
-        """Returns the answer for each process, None for an unreadable one; or None if the search is
-        not finished: ask again shortly."""
+    def answers(self) -> dict[int, int | None] | None:
+        """Returns the answer for each process, None for an unreadable one; or None if not all are
+        there: ask again shortly."""
         while self._left:
             if self._child or self._begin():
                 with suppress(BlockingIOError):
@@ -60,8 +62,9 @@ class ProcessReads:
         return self._found
 
     def _heard(self, said: bytes) -> None:
-        read, self._left = self._left[: len(said)], self._left[len(said) :]
-        self._found |= {pid: one == YES[0] for pid, one in zip(read, said, strict=True)}
+        numbers = [number for (number,) in ANSWER.iter_unpack(said)]
+        read, self._left = self._left[: len(numbers)], self._left[len(numbers) :]
+        self._found |= zip(read, numbers, strict=True)
         self._since_s = time.monotonic()
 
     def _gets_on(self) -> bool:
@@ -110,11 +113,11 @@ class ProcessReads:
             die_with_keeper(ctypes.PyDLL(None))
             Urgency().become(urgent=True)
             for pid in self._left:
-                os.write(answer, YES if self._is_marked(pid) else NO)
+                os.write(answer, ANSWER.pack(self._read(pid)))
         os._exit(0)
 
     def close(self) -> None:
-        """Ends the search. The keeper reaps the child like every other."""
+        """Ends the reading. The keeper reaps the child like every other."""
         if self._child:
             os.close(self._pipe)
             with suppress(ProcessLookupError):  # already reaped; the pid may be another's

@@ -39,9 +39,9 @@ from typing import NoReturn
 from lbd.keeper.child import Helper, Parent, leave_keeper
 from lbd.keeper.limits.portions import (
     AGAIN_S,
-    begun_by,
-    kill_begun,
     kill_group,
+    kill_lives,
+    lives_of,
     longer_s,
     side_by_side,
 )
@@ -153,7 +153,7 @@ class Lease:
     group: int  # the cgroup's directory, or -1
     uid: int
     again_s: float = AGAIN_S  # until the next kill
-    killed: dict[int, int] = field(default_factory=dict)  # by the last one, as of `begun_by`
+    killed: dict[int, int] = field(default_factory=dict)  # by the last one, as of `lives_of`
     new_s: float | None = None  # when a kill last met anything that was not killed before
 
     @property
@@ -180,20 +180,20 @@ class Lease:
     def _kill(self) -> Generator[None, None, dict[int, int]]:
         if self.group < 0:
             # also what the last kill has met: others are found by it as long as it is there
-            began = yield from self._tree(self.killed)
-            return (yield from kill_begun(began, self.pid, self._tree))
+            lives = yield from self._tree(self.killed)
+            return (yield from kill_lives(lives, self.pid, self._tree))
         met = yield from kill_group(f"/proc/self/fd/{self.group}")
         return dict.fromkeys(met, 0)
 
     def _tree(self, known: Mapping[int, int]) -> Generator[None, None, dict[int, int]]:
-        """Returns what `begun_by` does. A session keeps its number when its leader is gone. Once it
+        """Returns what `lives_of` does. A session keeps its number when its leader is gone. Once it
         is empty, too, another's may have it: with a leader that is not ours, or of another user."""
-        found = yield from begun_by(self.pid, known)
+        found = yield from lives_of(self.pid, known)
         if self._is_not_reaped():
             return found
         if self.pid in found:
             return {}
-        return {pid: ticks for pid, ticks in found.items() if uid_of(pid) == self.uid}
+        return {pid: life for pid, life in found.items() if uid_of(pid) == self.uid}
 
     def _is_not_reaped(self) -> bool:
         """Returns whether the pid still belongs to the process."""

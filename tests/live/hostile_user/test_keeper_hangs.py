@@ -22,6 +22,7 @@ from lbd.process.boot_clock import clock_s
 from lbd.process.self_start import command
 from lbd.process.service_manager import NotifySocket
 from tests.live.cluster import client_environment, wait_until
+from tests.live.hung_files import FLUSH, HungFiles
 from tests.live.privileged import ANN, CONFIG, LBD, MALLORY, opened
 
 pytestmark = pytest.mark.root
@@ -103,6 +104,36 @@ class LoneKeeper:
 def lone(short_dir):
     with contextlib.closing(LoneKeeper(short_dir)) as lone:
         yield lone
+
+
+HANG_IN_EXEC = """
+import os, sys
+os.open(sys.argv[1], os.O_RDONLY | os.O_CLOEXEC)
+os.execv("/bin/sleep", ["sleep", "600"])
+"""
+
+
+def test_a_process_that_hangs_in_exec_holds_up_no_lease_without_cgroups(short_dir, tmp_path):
+    """Newer kernels show /proc/PID/stat only when no exec is under way, and without cgroups the
+    keeper and its warden read everybody's: no job on that host ended any more."""
+    if not Path("/dev/fuse").exists():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("needs /dev/fuse")
+    where = short_dir / "fuse"
+    where.mkdir()
+    ann = pwd.getpwnam(ANN).pw_uid
+    with (
+        HungFiles(where, ann, closes=False, killable=True) as hung,
+        contextlib.closing(LoneKeeper(short_dir, "lbm.cgroup=off")) as lone,
+    ):
+        words = (sys.executable, "-I", "-S", "-c", HANG_IN_EXEC, hung.path)
+        lone.begin("1", ANN, [word.encode() for word in words])
+        wait_until(lambda: (FLUSH, ann) in hung.asked, "it hangs", 20)
+        limit = limit_frame("2", clock_s() + 1, 9)
+        lone.begin("2", MALLORY, "setsid sleep 600 & wait", limit=limit)
+        try:
+            assert lone.hear(keeper.EXITED, "2")[OVER].decode() == LEASE
+        finally:
+            hung.stop()
 
 
 def is_alive(pid):

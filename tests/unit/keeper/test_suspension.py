@@ -115,8 +115,8 @@ def test_a_change_is_completed_before_the_next_begins(crowd):
 
 def test_a_process_that_reuses_a_pid_is_not_stopped(jobs):
     job, other = jobs
-    began = process_table.task_of(other.pid).started_ticks
+    life = process_table.life_of(other.pid)
     done = []
-    steps = suspension.for_each_of({job.pid: -1, other.pid: began}, lambda *one: done.append(one))
+    steps = suspension.for_each_of({job.pid: -1, other.pid: life}, lambda *one: done.append(one))
     portions.at_once(steps)
-    assert done == [(other.pid, began)]
+    assert done == [(other.pid, life)]

@@ -13,7 +13,7 @@ import pytest
 
 from lbd.keeper.limits import cgroups, process_reads
 from lbd.keeper.limits.cgroups import MARK, Containment, clear_leftovers
-from lbd.keeper.limits.portions import at_once, begun_in
+from lbd.keeper.limits.portions import at_once, entries_of, lives_in
 from lbd.load import process_table
 
 
@@ -50,7 +50,7 @@ def test_who_holds_the_lock_of_their_memory_keeps_no_keeper_from_starting(tmp_pa
     held = Containment(str(tmp_path), False)
     left = job_of(held)
     monkeypatch.setattr(process_reads, "PATIENCE_S", 0.2)
-    both = {pid: process_table.task_of(pid) for pid in (hung.pid, left.pid)}
+    both = {pid: process_table.life_of(pid) for pid in (hung.pid, left.pid)}
     monkeypatch.setattr(cgroups, "_others", lambda: both)
     monkeypatch.setattr(cgroups, "uid_of", lambda pid: pid)
     monkeypatch.setattr(
@@ -76,7 +76,7 @@ def test_who_cannot_be_killed_is_not_waited_for_and_has_its_group_alone(tmp_path
     if group:
         Path(group, "cgroup.procs").write_text(str(left.pid))
     monkeypatch.setattr(cgroups, "CLEAR_GRACE_S", 0.2)
-    monkeypatch.setattr(process_table, "send_signal", lambda *_: None)
+    monkeypatch.setattr(process_table, "signal_life", lambda *_: None)
     try:
         new, began_s = Containment(str(tmp_path), True), time.monotonic()
         new.clear_leftovers()
@@ -114,8 +114,7 @@ def test_a_process_that_reuses_the_pid_of_a_marked_one_is_not_ended(tmp_path, mo
     """A user can delay the search for seconds; meanwhile processes end and others start."""
     held = Containment(str(tmp_path), False)
     later = job_of(held)  # in the place of one that started before
-    before = process_table.task_of(later.pid)
-    before.started_ticks -= 1
+    before = process_table.life_of(later.pid) - 1
     monkeypatch.setattr(cgroups, "_others", lambda: {later.pid: before})
     monkeypatch.setattr(cgroups, "CLEAR_TRIES", 1)
     try:
@@ -126,14 +125,18 @@ def test_a_process_that_reuses_the_pid_of_a_marked_one_is_not_ended(tmp_path, mo
         later.wait()
 
 
-def test_a_signal_goes_to_the_process_that_was_examined():
+@pytest.mark.parametrize("by_start", [True, False], ids=["by its start", "by its life"])
+def test_a_signal_goes_to_the_process_that_was_examined(by_start):
     process = subprocess.Popen(["sleep", "60"])
-    began = process_table.task_of(process.pid).started_ticks
+    if by_start:
+        send, known = process_table.send_signal, process_table.task_of(process.pid).started_ticks
+    else:
+        send, known = process_table.signal_life, process_table.life_of(process.pid)
     try:
         with pytest.raises(ProcessLookupError):
-            process_table.send_signal(process.pid, began + 1, signal.SIGKILL)
+            send(process.pid, known + 1, signal.SIGKILL)
         assert process.poll() is None
-        process_table.send_signal(process.pid, began, signal.SIGKILL)
+        send(process.pid, known, signal.SIGKILL)
         assert process.wait() == -9
     finally:
         process.kill()
@@ -144,10 +147,10 @@ def test_a_process_that_reuses_the_pid_of_a_member_is_no_member():
     """Without cgroup.kill each is killed by its pid, which the job can free as it likes."""
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
-            began = process_table.task_of(process.pid).started_ticks
+            life = process_table.life_of(process.pid)
             readings = iter([[process.pid], []])
-            assert at_once(begun_in(lambda: next(readings))) == {}
-            assert at_once(begun_in(lambda: [process.pid])) == {process.pid: began}
+            assert at_once(lives_in(lambda: next(readings))) == {}
+            assert at_once(lives_in(lambda: [process.pid])) == {process.pid: life}
         finally:
             process.kill()
 
@@ -208,16 +211,15 @@ def test_a_session_that_reuses_the_number_of_the_leader_is_not_ended(tmp_path, m
     other = subprocess.Popen(["sleep", "60"], start_new_session=True)
     stray = job_of(held)
 
-    def tasks_of(pids):
-        yield
-        found = process_table.everybody()
+    def noted_entries(pids):
+        found = yield from entries_of(pids)
         if killed:
             found[leader.pid] = replace(found.pop(other.pid), session=leader.pid)
         return found
 
     killed = set()
-    monkeypatch.setattr(cgroups, "tasks_of", tasks_of)
-    monkeypatch.setattr(cgroups, "kill_begun", lambda began, *_: iter(killed.update(began) or ()))
+    monkeypatch.setattr(cgroups, "entries_of", noted_entries)
+    monkeypatch.setattr(cgroups, "kill_lives", lambda lives, *_: iter(killed.update(lives) or ()))
     try:
         while not killed:
             held.end_tree("1", leader.pid, "", os.getuid())

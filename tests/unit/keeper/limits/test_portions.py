@@ -39,8 +39,8 @@ class Crowd:
 
 
 def state_of(pid):
-    task = process_table.task_of(pid)
-    return task.state if task is not None else b"X"
+    status = process_table.status_of(pid)
+    return status.state if status is not None else b"X"
 
 
 def wait_for(pids, states):
@@ -58,20 +58,20 @@ def crowd():
 @pytest.fixture
 def sent(monkeypatch):
     """Records each process and the signal sent to it, in order."""
-    found, send = [], process_table.send_signal
+    found, send = [], process_table.signal_life
 
-    def noted(pid, ticks, number):
+    def noted(pid, life, number):
         found.append((pid, number))
-        send(pid, ticks, number)
+        send(pid, life, number)
 
-    monkeypatch.setattr(process_table, "send_signal", noted)
+    monkeypatch.setattr(process_table, "signal_life", noted)
     return found
 
 
 def test_after_each_portion_the_keeper_serves_the_others(crowd, sent):
     of_a_turn, before = [], 0
-    began = portions.at_once(portions.begun_in(crowd.members))
-    for _ in portions.kill_begun(began):
+    lives = portions.at_once(portions.lives_in(crowd.members))
+    for _ in portions.kill_lives(lives):
         of_a_turn.append(len(sent) - before)
         before = len(sent)
     assert max(of_a_turn) == PORTION
@@ -81,16 +81,16 @@ def test_after_each_portion_the_keeper_serves_the_others(crowd, sent):
 
 def test_a_few_are_ended_in_one_step(crowd):
     few = crowd.members()[:PORTION]
-    began = portions.at_once(portions.begun_in(lambda: few))
-    assert list(portions.kill_begun(began)) == []
+    lives = portions.at_once(portions.lives_in(lambda: few))
+    assert list(portions.kill_lives(lives)) == []
     wait_for(few, ENDED)
 
 
 def test_all_are_stopped_before_one_is_killed_and_the_leader_is_killed_last(crowd, sent):
     """No shell may see its child die; and while the leader exists its children are its own."""
     leader = crowd.all[MANY // 2].pid
-    began = portions.at_once(portions.begun_in(crowd.members))
-    portions.at_once(portions.kill_begun(began, leader))
+    lives = portions.at_once(portions.lives_in(crowd.members))
+    portions.at_once(portions.kill_lives(lives, leader))
     assert [number for _, number in sent] == [signal.SIGSTOP] * MANY + [signal.SIGKILL] * MANY
     assert sent[0] == (leader, signal.SIGSTOP)
     assert sent[-1] == (leader, signal.SIGKILL)
@@ -98,16 +98,16 @@ def test_all_are_stopped_before_one_is_killed_and_the_leader_is_killed_last(crow
 
 def test_who_was_begun_while_others_were_stopped_is_stopped_before_one_is_killed(crowd, sent):
     """Each that is killed makes room for another, so a fork bomb at its limit never ended."""
-    first = portions.at_once(portions.begun_in(crowd.members))
+    first = portions.at_once(portions.lives_in(crowd.members))
     looks = []
 
     def look(known):
         looks.append(set(known))
         if len(looks) <= 2:
             crowd.all.append(crowd.another())
-        return (yield from portions.begun_in(crowd.members))
+        return (yield from portions.lives_in(crowd.members))
 
-    portions.at_once(portions.kill_begun(first, look=look))
+    portions.at_once(portions.kill_lives(first, look=look))
     pids = {process.pid for process in crowd.all}
     assert [len(known) for known in looks] == [MANY, MANY + 1, MANY + 2]
     assert {pid for pid, number in sent[: len(pids)] if number == signal.SIGSTOP} == pids
@@ -130,8 +130,8 @@ def test_who_is_begun_by_a_fork_that_a_stop_did_not_end_is_stopped_before_one_is
         return question < 2
 
     monkeypatch.setattr(process_table, "may_fork", may_fork, raising=False)
-    first = portions.at_once(portions.begun_in(crowd.members))
-    portions.at_once(portions.kill_begun(first, look=lambda _: portions.begun_in(crowd.members)))
+    first = portions.at_once(portions.lives_in(crowd.members))
+    portions.at_once(portions.kill_lives(first, look=lambda _: portions.lives_in(crowd.members)))
     assert len(crowd.all) == MANY + 1
     numbers = [number for _, number in sent]
     assert numbers == [signal.SIGSTOP] * (MANY + 1) + [signal.SIGKILL] * (MANY + 1)
@@ -144,8 +144,8 @@ def test_a_child_is_stopped_with_its_parent_without_another_look_at_all(sent):
     pipe = {"stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(words, start_new_session=True, **pipe) as leader:
         child = int(leader.stdout.readline())
-        began = {leader.pid: process_table.task_of(leader.pid).started_ticks}
-        killed = portions.at_once(portions.kill_begun(began, leader.pid, lambda _: iter_of({})))
+        lives = {leader.pid: process_table.life_of(leader.pid)}
+        killed = portions.at_once(portions.kill_lives(lives, leader.pid, lambda _: iter_of({})))
     assert killed.keys() == {leader.pid, child}
     assert sent[:2] == [(leader.pid, signal.SIGSTOP), (child, signal.SIGSTOP)]
     wait_for([child], ENDED)
@@ -160,32 +160,37 @@ def test_looks_come_to_an_end_though_nobody_stops(crowd, sent, monkeypatch):
     now_s = iter(range(1000))
     monkeypatch.setattr(portions, "clock_s", lambda: float(next(now_s)))
     monkeypatch.setattr(process_table, "may_fork", lambda _: True)
-    first = portions.at_once(portions.begun_in(crowd.members))
-    portions.at_once(portions.kill_begun(first, look=lambda _: portions.begun_in(crowd.members)))
+    first = portions.at_once(portions.lives_in(crowd.members))
+    portions.at_once(portions.kill_lives(first, look=lambda _: portions.lives_in(crowd.members)))
     wait_for([process.pid for process in crowd.all], ENDED)
 
 
-def test_of_strangers_nothing_is_read_that_they_can_hold_back(monkeypatch):
-    """A process that is in exec, and gets no processor there, shows /proc/PID/stat to nobody: that
-    kept the warden from a fork bomb for seconds."""
-    read, task_of = [], process_table.task_of
-    monkeypatch.setattr(process_table, "task_of", lambda pid: read.append(pid) or task_of(pid))
+def test_nothing_is_read_that_a_process_can_hold_back(monkeypatch):
+    """One that is in exec, and gets no processor there, shows /proc/PID/stat to nobody: that kept
+    the warden from a fork bomb for seconds. One that hung there kept it, and the keeper, from all
+    jobs."""
+
+    def read(pid):
+        raise AssertionError(f"the stat of {pid} was read")
+
+    monkeypatch.setattr(process_table, "task_of", read)
     words = ["sh", "-c", "sleep 60 & echo $!; wait"]
     pipe = {"stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(words, start_new_session=True, **pipe) as leader:
         child = int(leader.stdout.readline())
-        found = portions.at_once(portions.begun_by(leader.pid, {}))
-        os.killpg(leader.pid, signal.SIGKILL)
-    assert set(found) == set(read) == {leader.pid, child}
+        found = portions.at_once(portions.lives_of(leader.pid, {}))
+        portions.at_once(portions.kill_lives(found, leader.pid))
+    assert set(found) == {leader.pid, child}
+    wait_for([child], ENDED)
 
 
 def test_looks_for_those_that_others_continue_and_start_come_to_an_end(crowd, sent):
     def look(_):
         crowd.all.append(crowd.another())
-        return (yield from portions.begun_in(crowd.members))
+        return (yield from portions.lives_in(crowd.members))
 
-    first = portions.at_once(portions.begun_in(crowd.members))
-    portions.at_once(portions.kill_begun(first, look=look))
+    first = portions.at_once(portions.lives_in(crowd.members))
+    portions.at_once(portions.kill_lives(first, look=look))
     assert [number for _, number in sent].count(signal.SIGKILL) >= MANY
 
 
@@ -246,8 +251,8 @@ def test_without_cgroups_all_that_there_is_is_read_by_portions(tmp_path, crowd, 
     """All processes are read at the end of any job, and one user may have ten thousand."""
     held = Containment(str(tmp_path), False)
     read, of_a_turn = [], []
-    task_of = process_table.task_of
-    monkeypatch.setattr(process_table, "task_of", lambda pid: read.append(pid) or task_of(pid))
+    entry_of = process_table.entry_of
+    monkeypatch.setattr(process_table, "entry_of", lambda pid: read.append(pid) or entry_of(pid))
     monkeypatch.setattr(process_table, "pids", crowd.members)
     while not held.is_between_portions("1.1"):
         held.end_tree("1.1", 1 << 30, "", os.getuid())
@@ -310,7 +315,8 @@ def test_what_jobs_have_left_is_ended_by_portions(strays, crowd, sent):
 
 def test_a_process_that_reuses_the_pid_of_a_stray_is_none(strays, crowd, monkeypatch):
     """Jobs start in the meantime."""
-    strays.held.end_strays()
-    monkeypatch.setattr(cgroups, "clock_s", lambda: 0.0)  # everything that exists started later
+    with monkeypatch.context() as earlier:
+        earlier.setattr(process_table, "life_of", lambda _: 1)  # all that exists started later
+        strays.held.end_strays()
     strays.turns()
     assert len(crowd.members()) == len(crowd.all)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+from lbd.keeper.limits import process_reads
 from lbd.keeper.limits import time_limits as limits_module
 from lbd.keeper.limits.time_limits import (
     CPU,
@@ -16,17 +17,12 @@ from lbd.keeper.limits.time_limits import (
     LEASE_UNTIL_MS,
     Limit,
     Limits,
+    Used,
     limit_frame,
 )
-from lbd.load.process_table import TaskStat
-from lbd.load.procfs import TICKS_PER_S
+from lbd.load import process_table
 from lbd.local import frames
 from lbd.process.boot_clock import clock_s
-
-
-def process(parent, cpu_s):
-    return TaskStat(b"S", parent, round(cpu_s * TICKS_PER_S), 1, 0)
-
 
 FAR_MS = 60_000
 BURN = "import time\nwhile time.process_time() < 60: pass"
@@ -97,6 +93,35 @@ def test_the_cpu_time_of_a_child_counts_for_its_tree():
         shell.wait()
 
 
+def test_who_hangs_in_exec_holds_up_no_limit(monkeypatch):
+    """The kernel shows the stat of one to nobody. That stopped the keeper, and so each lease."""
+    task_of, keeper = process_table.task_of, os.getpid()
+
+    def shown(pid):
+        if pid == hung.pid:
+            assert os.getpid() != keeper, "it would have hung"
+            signal.pause()
+        return task_of(pid)
+
+    monkeypatch.setattr(process_table, "task_of", shown)
+    monkeypatch.setattr(process_reads, "PATIENCE_S", 0.2)
+    burn = [sys.executable, "-c", BURN]
+    hung, other = (subprocess.Popen(burn, start_new_session=True) for _ in range(2))
+    limits = Limits()
+    try:
+        limits.set("leased", 1, "", given(300), clock_s())
+        limits.set("hung", hung.pid, "", given(cpu_us=200_000), clock_s())
+        limits.set("other", other.pid, "", given(cpu_us=200_000), clock_s())
+        over = set()
+        while over != {"leased", "hung", "other"}:
+            over |= set(until_over(limits))
+        assert (limits.ended("leased"), limits.ended("hung")) == (LEASE, CPU)
+    finally:
+        for process in (hung, other):
+            process.kill()
+            process.wait()
+
+
 def test_an_expired_limit_stays_expired_whatever_is_said_later():
     """Not a moment longer, and for the first reason."""
     limits = Limits()
@@ -109,16 +134,15 @@ def test_an_expired_limit_stays_expired_whatever_is_said_later():
     assert limits.ended("a") == LEASE
 
 
-def test_the_cpu_time_of_vanished_processes_is_not_forgotten(monkeypatch):
+def test_the_cpu_time_of_vanished_processes_is_not_forgotten():
     """This includes a process whose parent is gone: no process has it in its own count."""
     limit = Limit(10, "")
     seen = [
-        {10: process(1, 1.0), 11: process(10, 2.0), 12: process(1, 4.0)},
-        {10: process(1, 1.0), 11: process(10, 2.5)},  # 12 is gone, and not below one of the others
-        {10: process(1, 3.6)},  # 11 is gone, and 10 has waited for it
+        {10: Used(1, 1.0), 11: Used(10, 2.0), 12: Used(1, 4.0)},
+        {10: Used(1, 1.0), 11: Used(10, 2.5)},  # 12 is gone, and not below one of the others
+        {10: Used(1, 3.6)},  # 11 is gone, and 10 has waited for it
     ]
-    monkeypatch.setattr(limits_module, "processes_of", lambda *_: seen.pop(0))
-    assert [limit.used_s() for _ in range(3)] == [7.0, 7.5, 7.6]
+    assert list(map(limit.added_up_s, seen)) == [7.0, 7.5, 7.6]
 
 
 def test_a_lease_counts_from_when_it_was_sent():
@@ -140,13 +164,14 @@ def test_one_look_at_all_processes_serves_all_jobs_and_takes_a_part_of_the_time(
     """Any user may have ten thousand: without cgroups each job had them all read twice a second."""
     now_s, looks = [100.0], []
 
-    def everybody():
+    def entries_of(_):
         looks.append(now_s[0])
         now_s[0] += 0.2
         return {}
+        yield
 
     monkeypatch.setattr(limits_module, "clock_s", lambda: now_s[0])
-    monkeypatch.setattr(limits_module.process_table, "everybody", everybody)
+    monkeypatch.setattr(limits_module, "entries_of", entries_of)
     limits = Limits()
     for n in range(8):
         limits.set(f"{n}", 1, "", {LEASE_UNTIL_MS: b"1000000", CPU_US: b"%d" % (n + 1)}, 0.0)

@@ -182,8 +182,8 @@ def test_what_a_killed_process_has_begun_is_found_by_it_in_the_next_kill(pair):
         left = int(killed.stdout.readline())
         pair.warden.lease(process.pid, clock_s() - 2 * GRACE_S, os.getuid(), "")
         pair.learn()
-        ticks = process_table.task_of(killed.pid).started_ticks
-        pair.watch._leases[process.pid].killed = {killed.pid: ticks}
+        life = process_table.life_of(killed.pid)
+        pair.watch._leases[process.pid].killed = {killed.pid: life}
         pair.watch._end_overdue()
         while not has_ended(left):
             time.sleep(0.01)
@@ -292,7 +292,7 @@ class Overdue:
         self.pair, self.there = pair, {session: {session: 1} for session in sessions}
         monkeypatch.setattr(warden, "clock_s", lambda: self.now_s)
         monkeypatch.setattr(Lease, "_tree", lambda lease, _: self._look(lease.pid))
-        monkeypatch.setattr(warden, "kill_begun", self._kill)
+        monkeypatch.setattr(warden, "kill_lives", self._kill)
         for session in sessions:
             self.lease(session)
 

@@ -15,7 +15,6 @@ from lbd.keeper.limits.time_limits import (
     LEASE_MS,
     LEASE_UNTIL_MS,
     LOOK_S_MAX,
-    Limit,
     Limits,
 )
 from lbd.keeper.local_account import Admit
@@ -29,8 +28,6 @@ from lbd.lbm.inbound.submitted import Submitted
 from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned
 from lbd.lbm.queue.attempt import Attempt
 from lbd.lbm.queue.dispatcher_line import DispatcherLine
-from lbd.load.process_table import TaskStat
-from lbd.load.procfs import TICKS_PER_S
 from lbd.local import frames
 from lbd.model import JobId
 from lbd.net.gen import dispatch_pb2 as pb
@@ -331,15 +328,6 @@ async def test_an_impossible_order_is_refused(attempts):
 
 
 # The keeper's part
-
-
-def test_the_cpu_time_of_vanished_processes_counts():
-    """Their parent is gone as well, so no process has waited for them."""
-    gone, parent = 1 << 22, (1 << 22) + 1
-    limit = Limit(gone, "")
-    limit.alive = {gone: TaskStat(b"S", parent, 5 * TICKS_PER_S, 1, 0)}
-    assert limit.used_s() == 5.0
-    assert limit.used_s() == 5.0
 
 
 def test_an_attempt_that_is_to_end_is_checked_again_soon_whatever_is_said_later():
