@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from lbd.lbm.owner import watch
-from lbd.lbm.owner.watch import Signs, last_used
+from lbd.lbm.owner import signs as signs_module
+from lbd.lbm.owner.signs import Signs, last_used
 from lbd.load import procfs
 from lbd.model import JobId
 
@@ -106,7 +106,7 @@ def test_short_commands_do_not_count_as_the_owners_load(monkeypatch):
     everybody's commands suspended, as the owner's load."""
     busy_s, owner_s, used_s = 100.0, 0.0, {1: 0.0, 2: 0.0}
     monkeypatch.setattr(procfs, "machine_cpu_s", lambda: busy_s + sum(used_s.values()) + owner_s)
-    monkeypatch.setattr(watch, "cpu_s_of", lambda pid, _: used_s[pid])
+    monkeypatch.setattr(signs_module, "cpu_s_of", lambda pid, _: used_s[pid])
     signs = Signs()
 
     def load():
