@@ -83,8 +83,7 @@ def send_signal(pid: int, started_ticks: int, number: int, whole_tree: int) -> i
     far as permitted. Returns an errno as exit status."""
     tree = dict[int, int]()
     if whole_tree:
-        entries = ((other, process_table.entry_of(other)) for other in process_table.pids())
-        everybody = {other: entry for other, entry in entries if entry is not None}
+        everybody = process_table.everybody()
         below = process_table.with_descendants([pid], everybody) - {pid}
         tree = {other: everybody[other].life for other in sorted(below)}
     try:

@@ -91,8 +91,7 @@ def _end_all(uid: int, paths: list[bytes], owner: int, gate: Gate) -> NoReturn:
         files = {real for path in paths if (real := real_path(path, owner, gate.spool))}
         if not files or not gate.lets_in(uid):
             os._exit(0)
-        there = ((pid, process_table.entry_of(pid)) for pid in process_table.pids())
-        lives = {pid: entry.life for pid, entry in there if entry is not None}
+        lives = {pid: entry.life for pid, entry in process_table.everybody().items()}
         theirs = [pid for pid in lives if is_of(process_table.uid_of(pid), uid)]
         until_s = time.monotonic() + LOOK_S
         look = ProcessReads(theirs, lambda pid: holds(pid, files), process_table.uid_of, until_s)

@@ -278,8 +278,8 @@ def pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def everybody() -> dict[int, TaskStat]:
-    return {pid: task for pid in pids() if (task := task_of(pid)) is not None}
+def everybody() -> dict[int, Entry]:
+    return {pid: entry for pid in pids() if (entry := entry_of(pid)) is not None}
 
 
 def tree_cpu_s(pid: int) -> float | None:

@@ -102,7 +102,7 @@ class Used:
     cpu_s: float
 
 
-class Look:
+class CpuLook:
     """A look at the CPU time of jobs' processes, without cgroups that count it."""
 
     def __init__(self, limits: Mapping[str, Limit], now_s: float) -> None:
@@ -140,7 +140,7 @@ class Limits:
         self._jobs: dict[str, Limit] = {}
         self._due_s = math.inf  # nothing is due before; perhaps not then either
         self._is_over = False  # some limit
-        self._under_way: Look | None = None
+        self._under_way: CpuLook | None = None
 
     def set(
         self, job: str, pid: int, group: str, given: dict[bytes, bytes], said_s: float
@@ -208,7 +208,7 @@ class Limits:
             self._look_at_processes(uncounted, now_s)
 
     def _look_at_processes(self, uncounted: Mapping[str, Limit], now_s: float) -> None:
-        look = self._under_way = self._under_way or Look(uncounted, now_s)
+        look = self._under_way = self._under_way or CpuLook(uncounted, now_s)
         if (found := look.found()) is None:
             for limit in uncounted.values():
                 limit.look_at_s = now_s + READING_S

@@ -1,15 +1,17 @@
 """Signs of a person at the machine: terminals, keyboards, pointers, and load."""
 
-import functools
+import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 
 from lbd.keeper.gate import find_account
 from lbd.keeper.limits.time_limits import group_cpu_s
 from lbd.keeper.stdin_watch import members
 from lbd.lbm.core.owner_presence import Seen
+from lbd.lbm.link.user_calls import UserCalls
 from lbd.load import process_table, procfs
 from lbd.load.input_devices import InputDevices
 from lbd.local.caller import person_of
@@ -26,6 +28,10 @@ class Signs:
 
     def __init__(self) -> None:
         self._inputs = InputDevices()
+        self._calls = UserCalls()
+        # of each user about whom it was asked: terminals used by others than foreign commands
+        self._elsewhere: dict[int, set[int]] = {}
+        self._asked: set[int] = set()  # about these, since the last look
         self._roots: dict[JobId, tuple[int, str]] = {}
         self._cpu_s: dict[JobId, float] = {}  # what has been counted of each
         self._rest_s = 0.0  # what those have used since that have ended
@@ -63,25 +69,33 @@ class Signs:
     def _foreign(self) -> IsForeign:
         """Returns a test for terminals that foreign commands have made for themselves, in which the
         owner types nothing. A user who has commands here may have terminals of both kinds: the
-        owner's has a process that is not below our keeper."""
-        pids = [pid for pid, _ in self._roots.values()]
-        roots = [task for task in map(process_table.task_of, pids) if task is not None]
-        given = {task.terminal for task in roots}
-        users = {person_of(process_table.uid_of(pid)) for pid in pids}
-
-        @functools.cache
-        def used_elsewhere() -> set[int]:
-            everybody = process_table.everybody()
-            keepers = {task.parent for task in roots} - {NOBODY, INIT}
-            foreign = process_table.with_descendants(keepers, everybody)
-            return {task.terminal for pid, task in everybody.items() if pid not in foreign}
+        owner's was found by `look_elsewhere`."""
+        users = {person_of(process_table.uid_of(pid)) for pid, _ in self._roots.values()}
 
         def is_foreign(terminal: os.stat_result) -> bool:
-            if terminal.st_rdev in given:
-                return True
-            return person_of(terminal.st_uid) in users and terminal.st_rdev not in used_elsewhere()
+            user = person_of(terminal.st_uid)
+            if user not in users:
+                return False
+            self._asked.add(user)
+            return terminal.st_rdev not in self._elsewhere.get(user, ())
 
         return is_foreign
+
+    async def look_elsewhere(self) -> None:
+        """Finds the terminals in use elsewhere, for the next `see`, of those users about whom the
+        last one had to know. A user's process can hold up who asks for its terminal: then what was
+        found before counts."""
+        asked, self._asked = self._asked, set()
+        self._elsewhere = {user: self._elsewhere.get(user, set()) for user in asked}
+        if asked:
+            roots = [pid for pid, _ in self._roots.values()]
+            pids = await asyncio.to_thread(pids_elsewhere, roots, asked)
+            await asyncio.gather(*(self._look_at(user, pids[user]) for user in asked))
+
+    async def _look_at(self, user: int, pids: list[int]) -> None:
+        found = await self._calls.run(user, "terminals", partial(terminals_of, pids))
+        if found is not None:
+            self._elsewhere[user] = found
 
     def _others_load(self) -> float:
         """Cores kept busy since the last look; 0 at the first one."""
@@ -123,5 +137,21 @@ def cpu_s_of(pid: int, group: str) -> float:
     counted_s = group_cpu_s(group)
     if counted_s is not None:
         return counted_s
-    tasks = (process_table.task_of(member) for member in members(pid, group))
-    return sum(task.cpu_ticks for task in tasks if task is not None) / procfs.TICKS_PER_S
+    return sum(process_table.cpu_clock_s(member) or 0.0 for member in members(pid, group))
+
+
+def pids_elsewhere(roots: Iterable[int], users: Iterable[int]) -> dict[int, list[int]]:
+    """Returns each user's processes that are not below our keeper. `roots`: of foreign commands."""
+    everybody = process_table.everybody()
+    parents = {everybody[pid].parent for pid in roots if pid in everybody}
+    foreign = process_table.with_descendants(parents - {NOBODY, INIT}, everybody)
+    found: dict[int, list[int]] = {user: [] for user in users}
+    for pid in everybody.keys() - foreign:
+        if (user := person_of(process_table.uid_of(pid))) in found:
+            found[user].append(pid)
+    return found
+
+
+def terminals_of(pids: Iterable[int]) -> set[int]:
+    """Returns the numbers of the processes' terminals."""
+    return {task.terminal for task in map(process_table.task_of, pids) if task is not None}

@@ -100,6 +100,7 @@ class Owner:
         try:
             while True:
                 self.look()
+                await self._signs.look_elsewhere()
                 await self._file.save(time.time())
                 if self._presence.is_watched or self._presence.why or self._signs.has_jobs:
                     await asyncio.sleep(WATCH_S)

@@ -76,5 +76,6 @@ def used_s(roots: Mapping[str, Root]) -> dict[str, float]:
         if root.is_leader:
             own |= {pid for pid, task in everybody.items() if task.session == root.pid}
         tree = process_table.with_descendants(own, everybody)
-        found[job] = sum(everybody[pid].cpu_s for pid in tree if pid in everybody)
+        tasks = map(process_table.task_of, tree)
+        found[job] = sum(task.cpu_s for task in tasks if task is not None)
     return found

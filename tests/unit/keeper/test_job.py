@@ -35,9 +35,9 @@ def test_whom_a_leader_waits_for_is_sought_among_its_last_children(shell, monkey
         pytest.skip("the kernel does not list them")
     monkeypatch.setattr(job, "members", lambda *_: pytest.fail("looks at all of the job"))
     assert waited_for(shell.pid, "") == []  # it waits for none in vfork(2)
-    monkeypatch.setattr(process_table, "status_of", lambda *_: SimpleNamespace(state=b"D"))
     everybody = process_table.everybody().items()
-    children = sorted(pid for pid, task in everybody if task.parent == shell.pid)
+    children = sorted(pid for pid, entry in everybody if entry.parent == shell.pid)
+    monkeypatch.setattr(process_table, "status_of", lambda *_: SimpleNamespace(state=b"D"))
     found = waited_for(shell.pid, "")
     assert len(found) == LAST_CHILDREN
     assert set(found) < set(children)

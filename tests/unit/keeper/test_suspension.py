@@ -77,8 +77,8 @@ def crowd(monkeypatch):
 
 
 def session_of(leader):
-    everybody = process_table.everybody()
-    return {pid: task for pid, task in everybody.items() if task.session == leader.pid}
+    pids = [pid for pid in process_table.pids() if process_table.session_of(pid) == leader.pid]
+    return {pid: task for pid in pids if (task := process_table.task_of(pid)) is not None}
 
 
 def await_states(leader, are_right):

@@ -7,13 +7,14 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
 
 import pytest
 
 from lbd.lbm.owner import signs as signs_module
 from lbd.lbm.owner.signs import Signs, last_used
-from lbd.load import procfs
+from lbd.load import process_table, procfs
 from lbd.model import JobId
 
 TIOCGPTN = 0x80045430
@@ -47,38 +48,73 @@ def command_that(does):
             keeper.stdin.close()
 
 
-def terminal_seen(pid):
+async def terminal_seen(pid):
     signs = Signs()
     if pid:
         signs.job_began(JobId("h2-1"), pid, "")
     try:
+        last_used(None, signs._foreign(), LATER_S)
+        await signs.look_elsewhere()
         return last_used(None, signs._foreign(), LATER_S)[0]
     finally:
         signs.close()
 
 
-def test_one_that_a_foreign_command_makes_for_itself_is_not_the_owners():
+async def test_one_that_a_foreign_command_makes_for_itself_is_not_the_owners():
     with command_that(COMMAND) as (pid, terminal):
-        assert terminal_seen(0) == terminal
-        assert terminal_seen(pid) != terminal
+        assert await terminal_seen(0) == terminal
+        assert await terminal_seen(pid) != terminal
 
 
-def test_one_of_the_same_user_in_which_somebody_is_at_work_is():
-    with command_that(COMMAND) as (pid, terminal):
-        shell, master = pty.fork()
-        if shell == 0:
-            os.write(1, b".")
-            signal.pause()
+@contextmanager
+def shell_with_terminal():
+    """Yields the terminal's name. It is used later than any other."""
+    shell, master = pty.fork()
+    if shell == 0:
+        os.write(1, b".")
+        signal.pause()
+    try:
+        assert os.read(master, 1) == b"."  # by now it is its terminal
+        (number,) = struct.unpack("=i", fcntl.ioctl(master, TIOCGPTN, bytes(4)))
+        name = f"/dev/pts/{number}"
+        os.utime(name, (4.1e9, 4.1e9))
+        yield name.removeprefix("/dev/")
+    finally:
+        os.kill(shell, signal.SIGKILL)
+        os.waitpid(shell, 0)
+        os.close(master)
+
+
+async def test_one_of_the_same_user_in_which_somebody_is_at_work_is():
+    with command_that(COMMAND) as (pid, terminal), shell_with_terminal() as own:
+        assert await terminal_seen(pid) == own != terminal
+
+
+async def test_a_process_that_hangs_in_exec_holds_up_no_look(monkeypatch):
+    """The kernel shows its stat to nobody. The LBM read that of each command once a second."""
+    loop, let_go, task_of = threading.current_thread(), threading.Event(), process_table.task_of
+    hangs = threading.Event()
+
+    def shown(pid):
+        assert threading.current_thread() is not loop, "the LBM would have hung"
+        if hangs.is_set():
+            let_go.wait()
+        return task_of(pid)
+
+    monkeypatch.setattr(process_table, "task_of", shown)
+    signs = Signs()
+    with command_that(COMMAND) as (pid, _), shell_with_terminal() as own:
+        signs.job_began(JobId("h2-1"), pid, "")
         try:
-            assert os.read(master, 1) == b"."  # by now it is its terminal
-            (number,) = struct.unpack("=i", fcntl.ioctl(master, TIOCGPTN, bytes(4)))
-            name = f"/dev/pts/{number}"
-            os.utime(name, (4.1e9, 4.1e9))
-            assert terminal_seen(pid) == name.removeprefix("/dev/") != terminal
+            for _ in range(3):
+                signs.see((), input_too=False)
+                found, _ = last_used(None, signs._foreign(), LATER_S)
+                await signs.look_elsewhere()
+                hangs.set()
+            assert found == own, "what was found before counts"
         finally:
-            os.kill(shell, signal.SIGKILL)
-            os.waitpid(shell, 0)
-            os.close(master)
+            let_go.set()
+            signs.close()
 
 
 def test_a_date_in_the_future_is_no_sign():
