@@ -39,6 +39,7 @@ from lbd.process.written_disks import (
     of_ledger,
     written,
 )
+from lbd.text.kernel_tables import lines_of
 
 DISK_FIX = "free some space: `du -xh --max-depth=1 {}` shows what is large"
 FULL = {
@@ -182,7 +183,7 @@ def second_daemons(config: Config) -> Iterator[Check]:
     even if its file was removed or replaced.
     """
     try:
-        rows = Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace").splitlines()
+        rows = lines_of(Path("/proc/net/unix").read_text("utf-8", "replace"))
     except OSError:
         return
     listening = [row.split()[7] for row in rows[1:] if row.split()[3:4] == [LISTENING]

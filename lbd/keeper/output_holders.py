@@ -119,7 +119,7 @@ def holds(pid: int, files: Set[bytes]) -> bool:
                             return True
         with open(f"/proc/{pid}/maps", "rb") as file:
             maps = file.read(MAPS_BYTES)
-        return any(mapped(line) in files for line in maps.splitlines())
+        return any(mapped(line) in files for line in maps.split(b"\n"))
     return False
 
 
@@ -139,7 +139,7 @@ def is_one_of(task: str, descriptor: str, files: Set[bytes]) -> bool:
         with open(f"{task}/fdinfo/{descriptor}", "rb") as file:
             said = file.read(FDINFO_BYTES)
         if found == IO_URING and RING_FILES in said:  # otherwise the ring was in use at that moment
-            return any(line.endswith(b" " + file) for line in said.splitlines() for file in files)
+            return any(line.endswith(b" " + file) for line in said.split(b"\n") for file in files)
         if found != IO_URING and not ON_THEIR_WAY.search(said):
             return False
         time.sleep(TRY_S)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lbd.lab.processes import stat
 from lbd.lab.record import Process
+from lbd.text.kernel_tables import lines_of
 
 PERIOD_US = 100_000
 # The v1 controllers that an LBM may use for its jobs; `cpu` also holds the quota.
@@ -22,10 +23,10 @@ V1_WANTED = ("cpu", "cpuacct", "memory", "pids", "freezer")
 def mounts() -> dict[str, tuple[Path, str]]:
     """Returns each hierarchy's mount point and root by controller; "" is the unified one."""
     found: dict[str, tuple[Path, str]] = {}
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+    for line in lines_of(Path("/proc/self/mountinfo").read_text("utf-8", "replace")):
         left, _, right = line.partition(" - ")
-        root, point = left.split()[3:5]
-        kind, _, options = right.split()[:3]
+        root, point = left.split(" ")[3:5]
+        kind, _, options = right.split(" ")[:3]
         if kind == "cgroup2":
             found.setdefault("", (Path(point), root))
         elif kind == "cgroup":
@@ -38,7 +39,7 @@ def own_groups() -> dict[str, Path]:
     """Returns our cgroup's directory by controller, leaving out hierarchies we cannot see."""
     mounted = mounts()
     found = {}
-    for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+    for line in lines_of(Path("/proc/self/cgroup").read_text("utf-8", "replace")):
         _, names, path = line.split(":", 2)
         for name in names.split(","):
             point, root = mounted.get(name, (None, ""))

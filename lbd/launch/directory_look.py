@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable
 
 from lbd.launch.directory_stamp import Stamp
+from lbd.text.kernel_tables import lines_of
 
 AT_FDCWD = -100
 AT_STATX_DONT_SYNC = 0x4000  # use cached attributes: asks no server
@@ -43,10 +44,10 @@ def mounts(process: str = "self") -> bytes:
 
 def file_system(mount: int, device: str, process: str = "self") -> str:
     """Returns the type of the file system mounted in `process`'s view; "" if unknown."""
-    lines = []
+    table = ""
     with contextlib.suppress(OSError):
-        lines = mounts(process).rpartition(b"\n")[0].decode(errors="replace").splitlines()
-    for line in lines:
+        table = mounts(process).rpartition(b"\n")[0].decode(errors="replace")
+    for line in lines_of(table) if table else ():
         left, _, right = line.partition(" - ")
         words = left.split(" ", 3)
         if (int(words[0]) == mount) if mount >= 0 else (words[2] == device):

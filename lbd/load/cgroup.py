@@ -11,6 +11,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from lbd.text.kernel_tables import lines_of
+
 MOUNTS_BYTES = 1 << 20
 
 
@@ -33,11 +35,9 @@ class Hierarchy:
 
 def hierarchies(mountinfo: str, own_cgroups: str) -> list[Hierarchy]:
     """Parses the texts of /proc/self/mountinfo and /proc/self/cgroup."""
-    paths = dict(
-        line.split(":", 2)[1:] for line in own_cgroups.splitlines() if line.count(":") >= 2
-    )
+    paths = dict(line.split(":", 2)[1:] for line in lines_of(own_cgroups) if line.count(":") >= 2)
     found = []
-    for line in mountinfo.splitlines():
+    for line in lines_of(mountinfo):
         before, _, after = line.partition(" - ")
         mount, kind = before.split(" "), after.split(" ")
         if kind[0] == "cgroup2":

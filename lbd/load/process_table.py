@@ -21,6 +21,7 @@ LONG_STATUS_BYTES = 1 << 20  # of a process in all the groups that the kernel al
 STATUS = re.compile(
     rb"\nState:\t(.).*?\nPPid:\t(\d+)\n.*?\nThreads:\t(\d+)\n.*?\nSigPnd:\t(\w+)\n", re.DOTALL
 )
+UID = re.compile(rb"\nUid:\t(\d+)")  # a process writes its name before it, with any \r in it
 KILLED = 1 << signal.SIGKILL - 1  # in a mask of pending signals
 HELD = b"TtZXx"  # states of threads that run nothing until somebody else acts
 CPUCLOCK_SCHED = 2  # linux/posix-timers.h: of the scheduler, precise
@@ -252,10 +253,9 @@ def signal_life(pid: int, life: int, number: int) -> None:
 
 def uid_of(pid: int) -> int:
     """Returns the real user id, also for a setuid program; -1 if the process is gone."""
-    with suppress(OSError, ValueError):
-        for line in read_small(f"/proc/{pid}/status", STATUS_BYTES).splitlines():
-            if line.startswith(b"Uid:"):
-                return int(line.split()[1])
+    with suppress(OSError):
+        if found := UID.search(read_small(f"/proc/{pid}/status", STATUS_BYTES)):
+            return int(found[1])
     return -1
 
 

@@ -1,15 +1,18 @@
 """The file systems that the daemons write to, each of which can fill separately."""
 
 import os
+import re
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 from lbd.config.schema import Config
+from lbd.text.kernel_tables import lines_of
 
 SHARED_WORKDIRS = "/var/tmp/lbd-stage"  # noqa: S108  # `stages` refuses it where it is not ours
 STATE, WORKDIRS, LEDGER = "state", "workdirs", "ledger"
 PATIENCE_S = 0.02
+BLANKS = " \t"  # a name in these tables may have any other
 FSTAB, MOUNTED = Path("/etc/fstab"), Path("/proc/self/mountinfo")
 Disks = dict[str, os.statvfs_result]
 
@@ -119,8 +122,8 @@ def unmounted(path: str) -> str:
 
 def fields_of(table: Path) -> list[list[str]]:
     """Returns the fields of each line; a blank in a path is escaped in both tables."""
-    lines = table.read_text(encoding="utf-8", errors="replace").splitlines()
-    return [line.split() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    lines = (line.strip(BLANKS) for line in lines_of(table.read_text("utf-8", "replace")))
+    return [re.split(f"[{BLANKS}]+", line) for line in lines if line and not line.startswith("#")]
 
 
 def disk_metrics(disks: Disks) -> dict[str, object]:

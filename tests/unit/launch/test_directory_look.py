@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from lbd.launch import directory_look
 from lbd.launch.directory_look import file_system, find_program, kernel_id, look
 from lbd.launch.directory_stamp import is_same
 
@@ -25,6 +26,16 @@ def test_the_type_of_a_file_system():
     assert look(b"/proc", "k", LIBC).file_system == "proc"
     assert file_system(-1, "0:999999") == ""
     assert file_system(1 << 40, "0:1") == ""
+
+
+@pytest.mark.parametrize("end", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_a_mount_point_that_a_user_has_named_is_no_end_of_a_line(end, monkeypatch):
+    """Nobody on that host could have a command run elsewhere: `b` is no number of a mount."""
+    table = (
+        f"36 35 0:30 / /home/ann/a{end}b rw - fuse.mine x rw\n37 35 0:31 / /tmp rw - tmpfs x rw\n"
+    )
+    monkeypatch.setattr(directory_look, "mounts", lambda _: table.encode())
+    assert (file_system(36, ""), file_system(37, "")) == ("fuse.mine", "tmpfs")
 
 
 def test_without_statx_less_is_known(tmp_path):

@@ -84,3 +84,23 @@ def test_who_is_in_very_many_groups_is_not_overlooked(groups):
         status = process_table.status_of(process.pid)
         process.kill()
     assert (status.parent, status.threads, status.has_ended) == (os.getpid(), 1, False)
+
+
+NAMED = """
+import ctypes, signal, sys
+name = ctypes.create_string_buffer(sys.argv[1].encode())
+assert ctypes.CDLL(None).prctl(15, name) == 0  # PR_SET_NAME
+print(flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("end", ["\r", "\n", "\x0b", "\x0c", "\x1c"])
+def test_whose_a_process_is_is_not_for_its_name_to_say(end):
+    """Its name comes first, and may hold most of what ends a line elsewhere."""
+    words = [sys.executable, "-c", NAMED, f"a{end}Uid:\t4711"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        assert process_table.uid_of(process.pid) == os.getuid()
+        assert process_table.status_of(process.pid).parent == os.getpid()
+        process.kill()
