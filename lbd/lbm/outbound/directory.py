@@ -38,7 +38,8 @@ class Looker:
         self.as_user = as_user
         self._kernel = kernel_id()
         self._libc = ctypes.CDLL(None)
-        self._mounts: TimedCache[tuple[int, str], str] = TimedCache(KNOWN_S)
+        # by the mount namespace, too: a user may have one that lacks others' mounts
+        self._mounts: TimedCache[tuple[int, int, str], str] = TimedCache(KNOWN_S)
 
     async def at(self, uid: int, pid: int, directory: bytes, *, is_current: bool) -> Stamp:
         """Returns the stamp of a directory for a client of that user's. `is_current`: it is the
@@ -73,12 +74,14 @@ class Looker:
         )
 
     def _look(self, path: bytes, pid: int, *, cached: bool) -> Stamp:
+        whose = str(pid) if pid else "self"
+
         def file_system_of(mount: int, device: str) -> str:
+            key = os.stat(f"/proc/{whose}/ns/mnt").st_ino, mount, device
             now_s = time.monotonic()
-            if (known := self._mounts.get((mount, device), now_s)) is not None:
+            if (known := self._mounts.get(key, now_s)) is not None:
                 return known[0]
-            found = file_system(mount, device, str(pid) if pid else "self")
-            return self._mounts.put((mount, device), found, now_s)
+            return self._mounts.put(key, file_system(mount, device, whose), now_s)
 
         return look(path, self._kernel, self._libc, file_system_of, cached=cached)
 

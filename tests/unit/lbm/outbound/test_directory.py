@@ -1,6 +1,7 @@
 """Whether a working directory must be the same on the host where a command runs."""
 
 import os
+import subprocess
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -89,3 +90,18 @@ def test_of_very_many_mounts_only_the_first_are_read(monkeypatch):
     assert not has_our_view(own)  # so the keeper looks as the user
     monkeypatch.setattr(directory, "MOUNTS_BYTES", 101)
     assert has_our_view(own)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a mount namespace")
+def test_what_a_namespace_of_ones_own_lacks_is_not_kept_for_others(monkeypatch):
+    """A user's look from one made everybody's file server a local disk for a minute."""
+    monkeypatch.setattr(directory, "file_system", lambda _mount, _device, whose: whose)
+    looker = directory.Looker(None, None)
+    words = ["unshare", "-m", "sh", "-c", "echo; exec sleep 60"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        whose = [str(other.pid), str(os.getpid())]
+        for _ in range(2):
+            found = [looker._look(b"/", int(pid), cached=True).file_system for pid in whose]
+            assert found == whose
+        other.kill()
