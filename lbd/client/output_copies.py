@@ -1,8 +1,9 @@
-"""Copies a command's output to sockets that show their reader who writes.
+"""Copies a command's output to where the LBM must not write it itself.
 
 To the reader of a Unix socket the kernel can show who writes. If that is a service (systemd's
 notify socket, the journal), it must be shown us and not the LBM. The other end of a stream stays
-with whom it was connected to, so one of our own user gets its output from the LBM itself.
+with whom it was connected to, so one of our own user gets its output from the LBM itself. A file in
+memory (tmpfs, memfd) counts as the memory of who writes it.
 """
 
 import _signal  # type: ignore[import-not-found]  # `signal` without its enums
@@ -22,6 +23,7 @@ PIECE_BYTES = 1 << 16
 PEER = struct.Struct("3i")  # pid, uid, gid
 BLOCK, SET = 0, 2  # of pthread_sigmask
 KILL = 9
+GET_SEALS = 1034
 ALL = _signal.valid_signals()
 OUTPUTS = (1, 2)
 
@@ -29,12 +31,16 @@ OUTPUTS = (1, 2)
 class OutputCopies:
     """The children that copy, and the pipes they copy from, by the descriptor they copy to."""
 
-    def __init__(self, closed: int) -> None:
-        """`closed`: bit N where descriptor N is. Raises Trouble."""
+    def __init__(self, closed: int, *, joined: bool) -> None:
+        """`closed`: bit N where descriptor N is; `joined`: both outputs are one file, so one child
+        keeps their order. Raises Trouble."""
         self._pids: list[int] = []
         self._pipes: dict[int, int] = {}
         for number in OUTPUTS:
-            if not closed >> number & 1 and shows_writer(number):
+            if not closed >> number & 1 and (shows_writer(number) or is_in_memory(number)):
+                if joined and self._pipes:
+                    self._pipes[number] = self._pipes[OUTPUTS[0]]
+                    break
                 try:
                     self._pipes[number] = self._copied_to(number)
                 except OSError as problem:
@@ -46,7 +52,7 @@ class OutputCopies:
 
     def close_given(self) -> None:
         """The command has the pipes now: the children end once nobody has them open."""
-        for pipe in self._pipes.values():
+        for pipe in set(self._pipes.values()):
             posix.close(pipe)
 
     def finish(self, sock: "socket", handlers: "Handlers", *, is_forced: bool) -> None:
@@ -88,6 +94,15 @@ def shows_writer(number: int) -> bool:
         return sock.type == SOCK_DGRAM or reader != posix.geteuid()
     finally:
         sock.detach()
+
+
+def is_in_memory(number: int) -> bool:
+    from fcntl import fcntl
+
+    try:
+        return fcntl(number, GET_SEALS) >= 0
+    except OSError:  # other files have none
+        return False
 
 
 def copy(source: int, number: int) -> None:

@@ -235,10 +235,10 @@ def give_descriptors(sock: "socket", around: Surroundings, typing: bool) -> None
     """Sends those of descriptors 0, 1 and 2 that are open. Raises Trouble."""
     numbers = [number for number in (0, 1, 2) if not around.closed >> number & 1]
     given = numbers
-    if around.sockets:
+    if around.is_copied:
         from lbd.client.output_copies import OutputCopies
 
-        around.copies = OutputCopies(around.closed)
+        around.copies = OutputCopies(around.closed, joined=around.joined)
         given = [around.copies.given(number) for number in numbers]
     packed = b"".join([number.to_bytes(4, sys.byteorder) for number in given])
     attached = [(1, 1, packed)] if numbers else []  # SOL_SOCKET, SCM_RIGHTS

@@ -1,7 +1,8 @@
-/* Outputs that a child of ours copies, as lbd/client/output_copies.py has it: to the reader of a
+/* Outputs that a child of ours copies, as lbd/client/output_copies.py has it. To the reader of a
    Unix socket the kernel can show who writes. If that is a service (systemd's notify socket, the
    journal), it must be shown us and not the LBM. The other end of a stream stays with whom it was
-   connected to, so one of our own user gets its output from the LBM itself. */
+   connected to, so one of our own user gets its output from the LBM itself. A file in memory counts
+   as the memory of who writes it. */
 
 #include <sys/wait.h>
 
@@ -15,6 +16,10 @@ static bool shows_writer(int number) {
     getsockopt(number, SOL_SOCKET, SO_TYPE, &type, &size);
     getsockopt(number, SOL_SOCKET, SO_PEERCRED, &reader, &reader_size);
     return type == SOCK_DGRAM || reader.uid != geteuid();
+}
+
+static bool is_in_memory(int number) {
+    return fcntl(number, F_GET_SEALS) >= 0; /* other files have none */
 }
 
 static _Noreturn void copy(int from, int to) {
@@ -31,7 +36,11 @@ static _Noreturn void copy(int from, int to) {
 static bool copy_where_needed(void) {
     sigset_t all, before;
     for (int number = 1, ends[2]; number < 3; number++) {
-        if (closed_fds >> number & 1 || !shows_writer(number)) continue;
+        if (number == 2 && joined && given[1] != 1) { /* one child, so that their order is kept */
+            given[2] = given[1];
+            break;
+        }
+        if (closed_fds >> number & 1 || !(shows_writer(number) || is_in_memory(number))) continue;
         if (pipe2(ends, O_CLOEXEC)) return false;
         sigfillset(&all);
         sigprocmask(SIG_BLOCK, &all, &before); /* it ends when the command has closed its end */
@@ -50,8 +59,8 @@ static bool copy_where_needed(void) {
 
 /* The command has them now: only once nobody has them open do the children end. */
 static void close_given(void) {
-    for (int number = 1; number < 3; number++)
-        if (given[number] != number) close(given[number]);
+    if (given[1] != 1) close(given[1]);
+    if (given[2] != 2 && given[2] != given[1]) close(given[2]);
 }
 
 /* The command has ended: signals are ours again, so that ^C ends the wait for a reader. */

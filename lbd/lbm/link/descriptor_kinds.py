@@ -6,6 +6,7 @@ that does not answer. statx can be told to return only what the kernel knows.
 
 import ctypes
 import enum
+import fcntl
 import functools
 import os
 import socket
@@ -16,6 +17,7 @@ AT_EMPTY_PATH, AT_STATX_DONT_SYNC = 0x1000, 0x4000
 STATX_TYPE = 1
 STATX = struct.Struct("=28xH98xII120x")  # mode and device number
 NUMBER, READER = struct.Struct("i"), struct.Struct("iI4x")  # of SO_PEERCRED: pid and uid
+GET_SEALS = 1034  # fcntl(2), F_GET_SEALS
 MEMORY = 1  # the major number of null, zero and similar devices
 NEVER_BLOCK = (3, 5, 7, 9)  # the minor numbers of null, zero, full and urandom
 # Major numbers: consoles and serial lines, tty, pts, ttyACM, ttyUSB, the small serial ones, hvc.
@@ -87,11 +89,22 @@ def shows_writer(descriptor: int, uid: int) -> bool:
     return kind not in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET) or reader != uid
 
 
+def is_in_memory(descriptor: int) -> bool:
+    """Whether it is a file in memory (tmpfs, memfd): what is written to it counts as the memory of
+    the writer, and goes on doing so."""
+    try:
+        return fcntl.fcntl(descriptor, GET_SEALS) >= 0
+    except OSError:  # other files have none
+        return False
+
+
 def why_not(name: str, descriptor: int, writer: int | None = None) -> str:
     """Why it cannot be the input or an output of a command; "" if it can. `writer`: whose output,
     by uid."""
     if writer is not None and shows_writer(descriptor, writer):
         return f"{name} is a socket whose reader could take this LBM for you: copy to it instead"
+    if writer is not None and is_in_memory(descriptor):
+        return f"{name} is a file in memory, which would count as this LBM's: copy to it instead"
     if kind_of(descriptor) is not DescriptorKind.NONE:
         return ""
     try:

@@ -7,6 +7,7 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,24 @@ def test_a_service_is_shown_the_user_and_not_the_lbm(two, kind, front):
             data, more, _, _ = reader.recvmsg(100, socket.CMSG_SPACE(CREDENTIALS.size))
     assert data.decode() == text
     assert CREDENTIALS.unpack(more[0][2])[1] == pwd.getpwnam(MALLORY).pw_uid
+
+
+@pytest.mark.parametrize("front", ["c", "python"])
+def test_what_a_command_prints_into_memory_is_not_the_lbms(two, front):
+    """A file there counts as the memory of who writes it, also when the command has ended: any user
+    could have the kernel end the LBM for using too much."""
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        os.chown(file.name, pwd.getpwnam(MALLORY).pw_uid, -1)
+        script = "for n in 1 2 3; do echo out $n; echo err $n >&2; done; exit 3"
+        for redirected, lines in (">{} 2>&1", 6), (">{}", 3), (">>{}", 6), ("2>{}", 3):
+            told = f"cd /; LBD_FRONT={front} lbrun -H h2 sh -c '{script}' "
+            done = two.run(MALLORY, told + redirected.format(file.name))
+            assert done.returncode == 3, (done, two.logs())
+            found = Path(file.name).read_text().split("\n")
+            assert found.pop() == ""
+            assert len(found) == lines
+            if "&" in redirected:
+                assert found == [f"{what} {n}" for n in (1, 2, 3) for what in ("out", "err")]
 
 
 @pytest.fixture(params=[False])

@@ -318,3 +318,13 @@ def test_an_output_whose_reader_could_take_the_lbm_for_its_user_is_refused(tmp_p
         assert not shows_writer(other.fileno(), own)
     with open(tmp_path / "file", "w") as file:
         assert not shows_writer(file.fileno(), own + 1)
+
+
+def test_a_file_in_memory_is_no_output():
+    """What an LBM wrote there counted as its own memory, until the kernel ended it for that."""
+    memory = os.memfd_create("output")
+    try:
+        assert "in memory" in why_not("standard output", memory, os.geteuid())
+        assert not why_not("standard input", memory)
+    finally:
+        os.close(memory)
