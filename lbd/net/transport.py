@@ -52,6 +52,7 @@ RESET_EVERY_S = 0.1  # until it has ended: a handshake may have come to its end 
 CONNECTIONS_MAX = 2048  # beyond that, connections are closed before any byte of them is read
 HANDSHAKE_MS = 10_000  # for TLS and the start of HTTP/2; gRPC's default is 2 min
 KEPT_S = 2e-3 * HANDSHAKE_MS  # how long a stopped server is kept: see `Server`
+PLACES = 8  # of one host: its daemons, and where they were before
 RETIRED_S = 10 * 365.25 * 86400  # how long a retired channel waits for its last call to end
 LOOPBACK_6 = socket.inet_pton(socket.AF_INET6, "::1")
 Options = list[tuple[str, int]]
@@ -277,14 +278,22 @@ class Peers:
         if name in self.cuts:
             raise Unavailable(f"{name} is cut off from here")
         generation = self.trust.generation
-        made, channel = self._channels.get((name, target), (0, None))
+        made, channel = self._channels.pop((name, target), (0, None))
         if channel is not None and made != generation:
             self._close(channel, RETIRED_S)
             channel = None
         if channel is None:
+            self._forget_places(name)
             channel = self.trust.channel(name, target, self._options)
-            self._channels[name, target] = (generation, channel)
+        self._channels[name, target] = (generation, channel)  # the last one used is last
         return channel
+
+    def _forget_places(self, name: str) -> None:
+        """Closes the channels that were used longest ago: a host says itself where it is, and may
+        say something else each time."""
+        known = [key for key in self._channels if key[0] == name]
+        for key in known[: max(0, len(known) - PLACES + 1)]:
+            self._close(self._channels.pop(key)[1], None)
 
     async def cut(self, names: set[str]) -> None:
         """From now on behaves as if exactly these hosts were unreachable (the lab's `cut`)."""

@@ -387,3 +387,14 @@ def test_the_certificate_of_a_caller_is_read_once_per_call():
     assert [certificate_of(context) for _ in range(3)] == [b"certificate"] * 3
     assert [context.invocation_metadata() for _ in range(2)] == [(("lbd-host", "h2"),)] * 2
     assert (read, context.peer()) == ([1, 2], "ipv4:10.0.0.2:40123")
+
+
+async def test_a_host_that_is_elsewhere_each_time_has_few_channels():
+    """It says itself where it is: each place had a channel for ever."""
+    peers = transport.Peers(transport.Plain("h2", KEY), OPTIONS)
+    channels = [peers.channel("h1", f"127.0.0.1:{port}") for port in range(1, 100)]
+    assert peers.channel("h1", "127.0.0.1:99") is channels[-1]
+    await asyncio.gather(*peers._closing)
+    is_open = [not channel._channel.closed() for channel in channels]
+    assert is_open == [False] * (99 - transport.PLACES) + [True] * transport.PLACES
+    await peers.close()
