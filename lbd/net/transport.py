@@ -273,8 +273,7 @@ class Peers:
         trust.when_revoked(self._give_up)
 
     def channel(self, name: str, target: str) -> grpc.aio.Channel:
-        """Returns the channel to host `name` at `target`. Raises Unavailable while it is cut
-        off."""
+        """Returns the channel to that host there. Raises Unavailable while it is cut off."""
         if name in self.cuts:
             raise Unavailable(f"{name} is cut off from here")
         generation = self.trust.generation

@@ -253,7 +253,7 @@ class JobStdio:
             if task is not None:
                 task.cancel()
         if self._stdin is not None:
-            self._stdin.close()
+            self._stdin.close(has_ended=True)
         if self.pty is not None:
             self.pty.close()
 

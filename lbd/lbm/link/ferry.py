@@ -61,6 +61,19 @@ def unread_bytes(pipe: int) -> int:
     return found[0]
 
 
+def empty(pipe: int) -> None:
+    """Drops what is unread in a pipe of ours, by either of its ends: whoever may still have the
+    other end, it is our memory that it takes. May wait for them. Raises OSError."""
+    end = os.open(f"/proc/self/fd/{pipe}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        while os.read(end, PIPE_BYTES):
+            pass
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(end)
+
+
 def room_bytes(pipe: int) -> int:
     """How much a pipe takes at once, as far as that is known."""
     used_bytes = unread_bytes(pipe)

@@ -36,7 +36,7 @@ from typing import Protocol, TypeVar
 from lbd.lbm.handover.codec import NO_FD, Fd
 from lbd.lbm.handover.fds import NotNow
 from lbd.lbm.link.descriptor_kinds import DescriptorKind, is_polled_at_once, kind_of
-from lbd.lbm.link.ferry import PIPE_BYTES, ferry, unread_bytes
+from lbd.lbm.link.ferry import PIPE_BYTES, empty, ferry, unread_bytes
 from lbd.lbm.link.user_threads import Call, Threads
 
 SMALL_BYTES = 1 << 16
@@ -441,9 +441,9 @@ class Descriptor:
             raise NotNow
         return Fd(self._fd) if self.is_open else NO_FD
 
-    def close(self) -> None:
+    def close(self, *, empties: bool = False) -> None:
         """Closes it at once: waiters get EBADF. A descriptor that a thread uses in a call is closed
-        as soon as that call ends."""
+        as soon as that call ends. `empties`: what is unread in this pipe of ours is dropped."""
         if self._fd < 0:
             return
         for ready, stop in self._waits.items():
@@ -460,4 +460,4 @@ class Descriptor:
         if self._owner is None or (self._closes_here and not busy):
             os.close(descriptor)
         else:
-            self._owner.close(descriptor, self._last)
+            self._owner.close(descriptor, self._last, empty if empties else None)

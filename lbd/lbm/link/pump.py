@@ -326,13 +326,13 @@ class Sink:
         if call is not None:
             call()
 
-    def close(self) -> None:
-        """Closes the descriptor, in place of `run` or after it."""
+    def close(self, *, has_ended: bool = False) -> None:
+        """Closes the descriptor, in place of `run` or after it. `has_ended`: the command has."""
         if self._of_command and self._state.taken_bytes is None:
             with contextlib.suppress(OSError, ValueError):
                 unread = self._descriptor.unread_bytes_now()
                 self._state.taken_bytes = self._descriptor.written_bytes - unread
-        self._descriptor.close()
+        self._descriptor.close(empties=has_ended and self._of_command)
 
     def start(self) -> "asyncio.Task[None]":
         """Like `Source.start`."""

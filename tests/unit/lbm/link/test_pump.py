@@ -3,16 +3,19 @@
 import asyncio
 import contextlib
 import os
+import select
 import socket
 import time
 import tracemalloc
 
 import pytest
 
+from lbd.lbm.link.ferry import unread_bytes
 from lbd.lbm.link.nonblocking_fd import Descriptor
 from lbd.lbm.link.pump import CRUMB_BYTES, CRUMBS, Sink, Source
 from lbd.lbm.link.user_threads import Threads
 from lbd.lbm.link.wire import ACKNOWLEDGE_BYTES, STDIN, pack, pack_batch, unpack
+from tests.unit.until import until
 
 CHUNK = 1 << 16
 
@@ -269,3 +272,31 @@ async def test_small_pieces_are_written_in_order(pipe):
     await asyncio.wait_for(task, 10)
     assert found == b"".join(pieces)
     assert sum(acknowledged) == len(found)
+
+
+@pytest.mark.parametrize("ends_first", [False, True], ids=["still open", "end of file passed on"])
+async def test_what_an_ended_command_has_left_unread_is_dropped(ends_first):
+    """A process that the command had passed its input to could keep it: memory of the LBM, a
+    megabyte for each command, until the kernel ended the LBM."""
+    reader, writer = os.pipe()
+    sink = Sink(
+        Descriptor(writer, Threads(), ours=True), lambda _: None, pytest.fail, of_command=True
+    )
+    poll = select.poll()
+    poll.register(reader, select.POLLIN)
+    running = sink.start()
+    try:
+        sink.put(b"x" * 50_000)
+        if ends_first:
+            sink.put(b"")
+        await until(lambda: unread_bytes(reader) == 50_000)
+        if ends_first:
+            await running
+            assert unread_bytes(reader) == 50_000, "the command may yet read it"
+        assert await sink.taken_bytes() == 0
+        running.cancel()
+        sink.close(has_ended=True)
+        await until(lambda: [True for _, events in poll.poll(0) if events & select.POLLHUP])
+        assert os.read(reader, 1) == b""
+    finally:
+        os.close(reader)
