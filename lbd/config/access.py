@@ -144,7 +144,8 @@ class LimitsConfig(Section):
 
     # memory of one command of another host and all its processes; --mem may set less. 0 = no limit
     job_memory_bytes: int = within(0, 0, 1 << 62)
-    # memory of all commands of other hosts together; needs cgroups. 0 = no limit
+    # memory of all commands of other hosts together, of which one user's may have three quarters;
+    # needs cgroups. 0 = no limit
     memory_bytes: int = within(0, 0, 1 << 62)
     # processes and threads of one command of another host. 0 = no limit
     job_processes: int = within(0, 0, 1 << 22)

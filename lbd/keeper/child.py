@@ -51,21 +51,23 @@ class Parent:
     nice: int = 0  # a child of a keeper that runs before others (urgency.py) would lose it
     no_keyring: int = 0  # in a child: the errno if it could not get a session keyring of its own
 
-    def steps_of(self, order: Order, group: str) -> tuple[bytes, bool]:
-        """Returns the steps for a child in that cgroup, and whether it has further cgroups beside
-        it. Raises Refused."""
+    def steps_of(self, order: Order, group: str) -> tuple[bytes, str, bool]:
+        """Returns the steps for a child in that cgroup, the one in which it is then, and whether it
+        has further cgroups beside it. Raises Refused."""
         ceilings, own = self.containment.ceilings, self.limits
         here = Surroundings(self.identity, self.kernel, self.containment.mark, self.lbm_uid)
-        if not (order.memory_bytes or order.processes or ceilings.total_trees):
-            return compile_order(order, here, all_taken(order.limits, own)), False
+        if not (order.memory_bytes or order.processes or ceilings.limits_all):
+            return compile_order(order, here, all_taken(order.limits, own)), group, False
+        uid = order.user[0] if order.user else os.geteuid()
         try:
-            ceiling = ceilings.prepare(group, order.memory_bytes, order.processes)
+            ceiling = ceilings.prepare(group, uid, order.memory_bytes, order.processes)
         except OSError as error:
             raise Refused("limits", error.errno or 0) from error
         lower = tuple(lowered(own, *limit) for limit in ceiling.limits)
         here = replace(here, joined=tuple(ceiling.joined), ceilings=lower)
         own = tuple((dict(enumerate(own)) | dict(lower)).values())
-        return compile_order(order, here, all_taken(order.limits, own)), True
+        steps = compile_order(order, here, all_taken(order.limits, own))
+        return steps, ceiling.group, True
 
     @classmethod
     def of_this_process(cls, containment: Containment) -> "Parent":

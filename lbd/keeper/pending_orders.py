@@ -205,7 +205,7 @@ class Beginnings:
                 raise steps.Refused(steps.OTHER_PHASE, errno.ETIME)
             spare = self.spares.take(plain=order.is_plain)
             try:
-                frame, beside = self._parent.steps_of(order, spare.group)
+                frame, group, beside = self._parent.steps_of(order, spare.group)
                 give_room(waiting.descriptors)
                 spare.start(frame, waiting.descriptors)
             except (steps.Refused, OSError):
@@ -223,7 +223,7 @@ class Beginnings:
                 os.close(descriptor)
         uid = order.user[0] if order.user else os.geteuid()
         self._keeper.jobs[name] = Running(
-            spare.pid, spare.group, uid, beside, order.belongings, bool(order.start_by_ms)
+            spare.pid, group, uid, beside, order.belongings, bool(order.start_by_ms)
         )
         self._starting[spare.socket.fileno()] = (name, spare)
         self._watch(spare)

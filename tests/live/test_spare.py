@@ -40,7 +40,7 @@ spare = Nursery(parent, program.encode()).spares()[0] if program else fork_spare
 try:
     frame = sys.stdin.buffer.read()
     if raw == "order":
-        frame, _ = parent.steps_of(read_order(frame), spare.group)
+        frame, _, _ = parent.steps_of(read_order(frame), spare.group)
 except Refused as refused:
     print(refused.phase, refused.number)
     sys.exit()

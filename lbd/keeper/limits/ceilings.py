@@ -14,6 +14,7 @@ import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lbd.keeper.limits.user_groups import UserGroups
 from lbd.load import cgroup
 
 CONTROLLERS = ("memory", "pids", "cpu")
@@ -50,6 +51,7 @@ class Ceiling:
     """What is left for a job's first process to do for its limits."""
 
     trees: set[str]
+    group: str  # where it is then: it may have moved
     joined: list[str] = field(default_factory=list)  # files to which it writes its pid
     # resource and maximum; used without a cgroup
     limits: list[tuple[int, int]] = field(default_factory=list)
@@ -63,6 +65,7 @@ class Ceilings:
     version: dict[str, int] = field(default_factory=dict)
     # trees that every job joins for the totals
     total_trees: list[str] = field(default_factory=list)
+    users: UserGroups | None = None
 
     @classmethod
     def find(
@@ -80,7 +83,14 @@ class Ceilings:
                     own = usable(hierarchy.own / name, readers)
                 if own is not None:
                     ceilings._add(controller, own, 1)
+        if "memory" in ceilings.groups:
+            ceilings.users = UserGroups(ceilings.groups["memory"], ceilings.version["memory"])
         return ceilings
+
+    @property
+    def limits_all(self) -> bool:
+        """Whether every job has something to do for the totals."""
+        return bool(self.total_trees or (self.users is not None and self.users.limit_bytes))
 
     def _add(self, controller: str, group: Path, version: int) -> None:
         self.groups[controller], self.version[controller] = group, version
@@ -104,6 +114,8 @@ class Ceilings:
         self.total_trees = self._trees_of(totals)
         if "memory" in self.groups:
             self._write("memory", "memory.max", "memory.limit_in_bytes", totals.memory_bytes or -1)
+        if self.users is not None:
+            self.users.set_total(totals.memory_bytes)
         if "cpu" in self.groups:
             shares = max(2, totals.cpu_weight * V1_SHARES // WEIGHT)
             quota = int(totals.cpus * PERIOD_US) or -1
@@ -128,26 +140,41 @@ class Ceilings:
         }
         return [name for name, asked in wanted.items() if asked and self.version.get(name) == 1]
 
-    def prepare(self, group: str, memory_bytes: int, processes: int) -> "Ceiling":
-        """Sets up a job's limits before it has a process. Raises OSError."""
+    def prepare(self, group: str, uid: int, memory_bytes: int, processes: int) -> "Ceiling":
+        """Sets up the limits of a job of that user before it has a process. Raises OSError."""
         name = os.path.basename(group)
-        ceiling = Ceiling(set(self.total_trees))
+        ceiling = Ceiling(set(self.total_trees), group)
+        if name and self.users is not None and self.users.limit_bytes:
+            own = self.users.place(name, uid, GROUP_MODE)
+            if self.version["memory"] == 2:
+                ceiling.group = str(own)
+                ceiling.joined.append(str(own / "cgroup.procs"))
         if memory_bytes:
             self._limit_memory(name, memory_bytes, ceiling)
         if processes:
             self._limit_processes(name, processes, ceiling)
         for tree in ceiling.trees:
-            own = self.groups[tree] / name if name else self.groups[tree]
+            own = self._own(tree, name)
             own.mkdir(GROUP_MODE, exist_ok=True)
             ceiling.joined.append(str(own / "cgroup.procs"))
         return ceiling
 
+    def forget(self, group: str) -> None:
+        """Removes what a job has had within its user's group."""
+        if self.users is not None:
+            self.users.forget(os.path.basename(group))
+
+    def _own(self, controller: str, name: str) -> Path:
+        """Returns the directory with a job's limits."""
+        base = self.groups[controller]
+        own = self.users.of(name) if self.users is not None and base == self.users.base else None
+        return own or (base / name if name else base)
+
     def _limit_memory(self, name: str, limit_bytes: int, ceiling: "Ceiling") -> None:
-        base = self.groups.get("memory")
-        if base is None or not name:
+        if "memory" not in self.groups or not name:
             ceiling.limits.append((resource.RLIMIT_DATA, limit_bytes))
             return
-        own = base / name
+        own = self._own("memory", name)
         own.mkdir(GROUP_MODE, exist_ok=True)
         if self.version["memory"] == 2:
             (own / "memory.max").write_text(str(limit_bytes))
@@ -159,11 +186,10 @@ class Ceilings:
             ceiling.trees.add("memory")
 
     def _limit_processes(self, name: str, count: int, ceiling: "Ceiling") -> None:
-        base = self.groups.get("pids")
-        if base is None or not name:
+        if "pids" not in self.groups or not name:
             ceiling.limits.append((resource.RLIMIT_NPROC, count))
             return
-        own = base / name
+        own = self._own("pids", name)
         own.mkdir(GROUP_MODE, exist_ok=True)
         (own / "pids.max").write_text(str(count))
         if self.version["pids"] == 1:
@@ -171,12 +197,12 @@ class Ceilings:
 
     def was_over(self, group: str) -> bool:
         """Returns whether the kernel has killed a process of the job for its memory."""
-        base = self.groups.get("memory")
-        if base is None or not group:
+        if "memory" not in self.groups or not group:
             return False
+        own = self._own("memory", os.path.basename(group))
         file = "memory.events" if self.version["memory"] == 2 else "memory.oom_control"
         with contextlib.suppress(OSError, ValueError):
-            for line in (base / os.path.basename(group) / file).read_text().splitlines():
+            for line in (own / file).read_text().splitlines():
                 if line.startswith("oom_kill "):
                     return int(line.split()[1]) > 0
         return False

@@ -27,6 +27,7 @@ from lbd.keeper.limits.portions import (
     lives_of,
 )
 from lbd.keeper.limits.process_reads import ProcessReads
+from lbd.keeper.limits.user_groups import may_go
 from lbd.load import cgroup, process_table
 from lbd.load.process_table import uid_of, with_descendants
 from lbd.load.procfs import read_small
@@ -114,7 +115,9 @@ class Containment:
             for parent in self._directories():
                 for group in [path for path in parent.iterdir() if path.is_dir()]:
                     members |= at_once(lives_in(partial(cgroup.members, group)))
-                    _remove(str(group))
+                    below = [group] if may_go(group) else filter(Path.is_dir, group.iterdir())
+                    for empty in list(below):
+                        _remove(str(empty))
             at_once(kill_lives(members))
             found = (left | members).items()
             if found - killed:
@@ -254,10 +257,14 @@ class Containment:
 
     def forget(self, group: str, *, beside: bool = True) -> None:
         """Removes a job's empty cgroups; `beside`: also those of its limits."""
-        if group:
-            _remove(group)
-        for parent in self._beside if group and beside else ():
-            _remove(f"{parent}/{os.path.basename(group)}")
+        if not group:
+            return
+        _remove(group)
+        if beside:
+            name = os.path.basename(group)
+            for parent in (*self._beside, str(self.base)):  # it may have moved from the latter
+                _remove(f"{parent}/{name}")
+            self.ceilings.forget(group)
 
     def close(self) -> None:
         for parent in self._directories():

@@ -251,7 +251,8 @@ def over_memory(request: lbm_pb2.RunRequest, config: Config) -> str:
     """Why it was killed, for its user."""
     limit_bytes = memory_limit(request, config)
     if not limit_bytes:
-        return "killed: the commands of other hosts used more than allowed (limits.memory_bytes)"
+        whose = "all commands of other hosts, or yours alone,"
+        return f"killed: {whose} used more than allowed (limits.memory_bytes)"
     owners = limit_bytes != request.memory_bytes
     size = f"killed: over its memory limit of {show_size(limit_bytes)}"
     return f"{size} (limits.job_memory_bytes)" if owners else size

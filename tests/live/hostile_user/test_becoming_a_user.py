@@ -34,7 +34,7 @@ parent = Parent.of_this_process(Containment(runtime_dir, False))
 nursery = Nursery(parent, program.encode()) if program else None
 for order in orders:
     spare = nursery.spares()[0] if nursery else fork_spare(parent)
-    frame, _ = parent.steps_of(read_order(bytes.fromhex(order)), spare.group)
+    frame, _, _ = parent.steps_of(read_order(bytes.fromhex(order)), spare.group)
     spare.start(frame, [0, 1, 2])
     reply = spare.socket.recv(256)
     _, status = os.waitpid(spare.pid, 0)

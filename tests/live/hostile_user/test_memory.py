@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.live.cluster import FAST, Lab
 from tests.live.hostile_user.test_other_users import under_way
 from tests.live.privileged import ANN, MALLORY
+from tests.live.test_limits import need_cgroup
+from tests.live.test_users import BOB, as_user
 
 pytestmark = pytest.mark.root
 
@@ -158,3 +161,29 @@ def test_very_many_words_again_and_again(two):
         for _ in range(5):
             result = two.run(ANN, "cd / && lbrun -H h2 echo mine")
             assert (result.returncode, result.stdout) == (0, "mine\n"), result
+
+
+@pytest.fixture
+def limited():
+    together = f"limits.memory_bytes={256 * MIB}"
+    lab = Lab.up(2, settings=(*FAST, together, f'users.allow=["{ANN}", "{BOB}"]'))
+    lab.root.chmod(0o755)
+    yield lab
+    lab.down()
+
+
+def test_what_a_command_leaves_in_memory_is_not_everybodys(limited):
+    """A file in /dev/shm went on counting in the group of all commands, so that everybody's were
+    killed, with nothing of its user's running."""
+    need_cgroup(limited, "memory")
+    left, large = f"/dev/shm/{limited.root.name}", "x = b'x' * 50_000_000"
+    bobs = *as_user(BOB), "lbrun", "-H", "h2", "/usr/bin/python3", "-c", large
+    try:
+        fill = f"head -c 250000000 /dev/zero >{left}"
+        done = limited.run("h1", *as_user(ANN), "lbrun", "-H", "h2", "sh", "-c", fill)
+        assert done.returncode != 0, "she has a share of it"
+        for _ in range(3):
+            done = limited.run("h1", *bobs)
+            assert (done.returncode, done.stderr) == (0, "")
+    finally:
+        Path(left).unlink(missing_ok=True)

@@ -1,8 +1,11 @@
 """What is written into cgroups of either version, in a directory that imitates one."""
 
+import os
+
 import pytest
 
 from lbd.keeper.limits.ceilings import Ceilings, Totals, nice_of
+from lbd.keeper.limits.user_groups import LEFT_BYTES, UserGroups, may_go
 
 
 @pytest.fixture(params=[1, 2])
@@ -15,7 +18,7 @@ def ceilings(request, tmp_path):
 
 def test_a_job_may_not_swap_to_exceed_its_memory(ceilings, tmp_path):
     group = tmp_path / "job-1"
-    ceiling = ceilings.prepare(str(group), 1000, 0)
+    ceiling = ceilings.prepare(str(group), 0, 1000, 0)
     files = {path.name: path.read_text() for path in group.iterdir()}
     is_first = ceilings.version["memory"] == 1
     assert ceiling.joined == ([str(group / "cgroup.procs")] if is_first else [])
@@ -54,3 +57,58 @@ def test_the_weight_of_all_jobs(ceilings, tmp_path, weight, shares):
 )  # fmt: skip
 def test_each_step_of_nice_is_worth_a_quarter(weight, own, nice):
     assert nice_of(weight, own) == nice
+
+
+@pytest.fixture
+def users(ceilings, tmp_path, monkeypatch):
+    """A keeper with the rights to have several users' jobs."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    (tmp_path / "cgroup.subtree_control").write_text("memory cpu\n")
+    ceilings.users = UserGroups(tmp_path, ceilings.version["memory"])
+    ceilings.set_totals(Totals(memory_bytes=4000))
+    return ceilings
+
+
+def test_a_job_is_in_the_group_of_its_user_where_all_together_have_a_limit(users, tmp_path):
+    """What it leaves in memory is then its user's, and not everybody's."""
+    ceiling = users.prepare(str(tmp_path / "job-1"), 7, 1000, 0)
+    user = tmp_path / "user-7"
+    is_first = users.version["memory"] == 1
+    limit = "memory.limit_in_bytes" if is_first else "memory.max"
+    assert ((user / limit).read_text(), (user / "job-1" / limit).read_text()) == ("3000", "1000")
+    assert ceiling.joined == [str(user / "job-1/cgroup.procs")]
+    assert ceiling.group == str(tmp_path / "job-1" if is_first else user / "job-1")
+    if not is_first:
+        assert (user / "cgroup.subtree_control").read_text() == "+memory +cpu"
+    events = user / "job-1" / ("memory.oom_control" if is_first else "memory.events")
+    events.write_text("oom_kill 1\n")
+    assert users.was_over(ceiling.group)
+    users.set_totals(Totals(memory_bytes=8000))
+    assert (user / limit).read_text() == "6000"
+    users.set_totals(Totals())
+    assert (user / limit).read_text() == ("-1" if is_first else "max")
+    assert users.prepare(str(tmp_path / "job-2"), 7, 1000, 0).group == str(tmp_path / "job-2")
+
+
+@pytest.mark.parametrize(("left", "stays"), [(0, False), (LEFT_BYTES, True)])
+def test_the_group_of_a_user_stays_as_long_as_something_is_left_in_it(tmp_path, left, stays):
+    users = UserGroups(tmp_path, 1)
+    users.limit_bytes = 3000
+    user = users.place("job-1", 7, 0o711).parent
+    (user / "memory.limit_in_bytes").unlink()  # as in a directory of the kernel's
+    stat = tmp_path / "memory.stat"
+    stat.write_text(f"shmem 1\ntotal_shmem {left}\n")
+    if left:
+        (user / "memory.stat").symlink_to(stat)
+    users.forget("job-1")
+    assert (user.exists(), may_go(user)) == (stays, not stays)
+    assert users.of("job-1") is None
+    assert may_go(tmp_path)
+
+
+def test_a_keeper_without_privileges_has_one_user_alone(ceilings, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    ceilings.users = UserGroups(tmp_path, ceilings.version["memory"])
+    ceilings.set_totals(Totals(memory_bytes=4000))
+    ceilings.prepare(str(tmp_path / "job-1"), 1000, 0, 0)
+    assert not (tmp_path / "user-1000").exists()
