@@ -18,7 +18,7 @@ import select
 import signal
 import stat
 import time
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from contextlib import suppress
 from typing import NoReturn
 
@@ -88,7 +88,8 @@ def _end_all(uid: int, paths: list[bytes], owner: int, gate: Gate) -> NoReturn:
     """Runs in the child."""
     with suppress(BaseException):
         die_with_keeper(ctypes.PyDLL(None))
-        files = {real for path in paths if (real := real_path(path, owner, gate.spool))}
+        real = [real_path(path, owner, gate.spool) for path in paths]
+        files = {shown for path in real for shown in shown_as(path)}
         if not files or not gate.lets_in(uid):
             os._exit(0)
         lives = {pid: entry.life for pid, entry in process_table.everybody().items()}
@@ -121,6 +122,13 @@ def holds(pid: int, files: Set[bytes]) -> bool:
             maps = file.read(MAPS_BYTES)
         return any(mapped(line) in files for line in maps.split(b"\n"))
     return False
+
+
+def shown_as(path: bytes) -> Iterator[bytes]:
+    """Returns how /proc may show a file of ours that somebody has open: from the root of the mount
+    where it was opened, once that is gone (the LBM's, in a namespace of its own)."""
+    words = path.split(b"/")
+    return (b"/" + b"/".join(words[at:]) for at in range(1, len(words) - 1))
 
 
 def mapped(line: bytes) -> bytes:

@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -95,6 +97,38 @@ def test_who_has_it_under_a_number_of_their_range_ends(output, tmp_path, monkeyp
     ranges.write_text(f"{ANN}:70000:10\n{BOB}:70010:10\n")
     monkeypatch.setattr(caller, "OF_THIS_HOST", caller.Subordinates(ranges))
     with holder(70003, descriptor) as anns, holder(70013, descriptor) as bobs:
+        ended(path, tmp_path)
+        assert anns.wait(60) == -9
+        assert bobs.poll() is None
+
+
+OPENER = """
+import os, socket, sys
+sock = socket.socket(fileno=int(sys.argv[1]))
+socket.send_fds(sock, [b"x"], [os.open(sys.argv[2], os.O_RDWR)])
+sock.recv(1)
+"""
+
+
+def test_who_has_it_from_an_lbm_whose_mounts_are_gone_is_found(output, tmp_path):
+    """systemd gives an LBM mounts of its own. Once it was restarted, /proc showed an output that
+    somebody had from before by another path, and they could keep the disk of outputs full."""
+    path, _ = output
+    ours, theirs = socket.socketpair()
+    bound = f'mount --bind {tmp_path} {tmp_path} && exec "$@"'
+    words = ["unshare", "-m", "sh", "-c", bound, "sh", sys.executable, "-c", OPENER]
+    with ours, theirs:
+        lbm = subprocess.Popen([*words, str(theirs.fileno()), path], pass_fds=(theirs.fileno(),))
+        _, (descriptor,), *_ = socket.recv_fds(ours, 1, 1)
+        ours.send(b"x")
+        assert lbm.wait() == 0
+    shown = f"/proc/self/fd/{descriptor}"
+    until_s = time.monotonic() + 20
+    while os.readlink(shown) == str(path):  # until the kernel has taken the mounts away
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+    with holder(ANN, descriptor) as anns, holder(BOB, descriptor) as bobs:
+        os.close(descriptor)
         ended(path, tmp_path)
         assert anns.wait(60) == -9
         assert bobs.poll() is None
