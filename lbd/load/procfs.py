@@ -4,11 +4,13 @@ process_table.py parses what it says about processes.
 """
 
 import os
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 STAT_BYTES = 1024  # more than one task's stat line
-BUSY = (1, 2, 3, 6, 7)  # fields of a line of /proc/stat: user, nice, system, irq, softirq
+# fields of a line of /proc/stat: user, nice, system; and irq, softirq
+TASKS = (1, 2, 3)
+BUSY = (*TASKS, 6, 7)
 STEAL = 8
 MACHINE_STAT_BYTES = 1 << 14
 RUNNING_BYTES = 512  # of the end of /proc/stat: `procs_running` and what follows it
@@ -49,15 +51,20 @@ def running_and_blocked(stat: bytes) -> tuple[int, int]:
     return running, int(stat[at : stat.index(b"\n", at)])
 
 
-def busy_ticks(stat: bytes) -> int:
+def busy_ticks(stat: bytes, fields: Iterable[int] = BUSY) -> int:
     """Returns the machine's non-idle ticks, from /proc/stat."""
     words = stat[: stat.index(b"\n")].split()
-    return sum(int(words[at]) for at in BUSY)
+    return sum(int(words[at]) for at in fields)
 
 
 def machine_cpu_s() -> float:
     """Returns the CPU seconds that this machine has been busy since boot."""
     return busy_ticks(read_small("/proc/stat")) / TICKS_PER_S
+
+
+def tasks_cpu_s() -> float:
+    """Returns the CPU seconds of all tasks since boot: without interrupts."""
+    return busy_ticks(read_small("/proc/stat"), TASKS) / TICKS_PER_S
 
 
 def ticks_taken(stat: bytes, cpus: Container[int]) -> dict[int, int]:

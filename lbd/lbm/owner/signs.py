@@ -14,6 +14,7 @@ from lbd.lbm.core.owner_presence import Seen
 from lbd.lbm.link.user_calls import UserCalls
 from lbd.load import process_table, procfs
 from lbd.load.input_devices import InputDevices
+from lbd.load.kernel_threads import KernelThreads
 from lbd.local.caller import person_of
 from lbd.model import JobId
 
@@ -28,6 +29,7 @@ class Signs:
 
     def __init__(self) -> None:
         self._inputs = InputDevices()
+        self._kernel_threads = KernelThreads()  # what they do may be for a command
         self._calls = UserCalls()
         # of each user about whom it was asked: terminals used by others than foreign commands
         self._elsewhere: dict[int, set[int]] = {}
@@ -99,9 +101,9 @@ class Signs:
 
     def _others_load(self) -> float:
         """Cores kept busy since the last look; 0 at the first one."""
-        now_s, busy = time.monotonic(), procfs.machine_cpu_s()
+        now_s, busy = time.monotonic(), procfs.tasks_cpu_s()
         own_s = time.process_time()
-        foreign_s = self._rest_s + own_s - self._own_cpu_s
+        foreign_s = self._rest_s + own_s - self._own_cpu_s + self._kernel_threads.used_s()
         self._rest_s, self._own_cpu_s = 0.0, own_s
         for job, (pid, group) in self._roots.items():
             cpu_s, counted_s = cpu_s_of(pid, group), self._cpu_s.get(job, 0.0)

@@ -15,6 +15,7 @@ import pytest
 from lbd.lbm.owner import signs as signs_module
 from lbd.lbm.owner.signs import Signs, last_used
 from lbd.load import process_table, procfs
+from lbd.load.kernel_threads import KernelThreads
 from lbd.model import JobId
 
 TIOCGPTN = 0x80045430
@@ -129,7 +130,7 @@ def test_a_date_in_the_future_is_no_sign():
 
 def test_use_during_the_start_of_the_daemons_does_not_count_as_that_of_the_owner(monkeypatch):
     used_s = iter((10.0, 12.0, 12.0))
-    monkeypatch.setattr(procfs, "machine_cpu_s", lambda: next(used_s))
+    monkeypatch.setattr(procfs, "tasks_cpu_s", lambda: next(used_s))
     signs = Signs()
     loads = [signs.see((), input_too=False).load for _ in range(3)]
     signs.close()
@@ -141,7 +142,7 @@ def test_short_commands_do_not_count_as_the_owners_load(monkeypatch):
     """No look sees all of a command of less than a second. Whoever ran one after the other had
     everybody's commands suspended, as the owner's load."""
     busy_s, owner_s, used_s = 100.0, 0.0, {1: 0.0, 2: 0.0}
-    monkeypatch.setattr(procfs, "machine_cpu_s", lambda: busy_s + sum(used_s.values()) + owner_s)
+    monkeypatch.setattr(procfs, "tasks_cpu_s", lambda: busy_s + sum(used_s.values()) + owner_s)
     monkeypatch.setattr(signs_module, "cpu_s_of", lambda pid, _: used_s[pid])
     signs = Signs()
 
@@ -162,4 +163,15 @@ def test_short_commands_do_not_count_as_the_owners_load(monkeypatch):
     assert load() == 0.0
     owner_s = 5.0
     assert load() == pytest.approx(5.0, abs=0.5), "the LBM's own time aside"
+    signs.close()
+
+
+def test_the_kernels_own_work_is_not_the_owners_load(monkeypatch):
+    """A command that makes and drops network namespaces keeps a thread of the kernel busy."""
+    used_s, busy_s = iter((0.0, 3.0)), iter((10.0, 13.0))
+    monkeypatch.setattr(procfs, "tasks_cpu_s", lambda: next(busy_s))
+    monkeypatch.setattr(KernelThreads, "used_s", lambda _: next(used_s))
+    signs = Signs()
+    for _ in range(2):
+        assert signs.see((), input_too=False).load == 0.0
     signs.close()
