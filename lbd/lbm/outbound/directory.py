@@ -1,7 +1,7 @@
 """Where a client's command will run, and which hosts have that directory too.
 
-A look must not hang with a dead file server. So what is not known here already is looked up in a
-thread of the client's user, with a time limit.
+A look must not hang with a dead file server, nor with a client that hangs in execve. So what is not
+known here already is looked up in a thread of the client's user, with a time limit.
 """
 
 import asyncio
@@ -9,9 +9,10 @@ import contextlib
 import ctypes
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
-from typing import Protocol
+from functools import cached_property, partial
+from typing import Protocol, TypeVar
 
 from lbd.errors import Unavailable
 from lbd.launch.directory_look import MOUNTS_BYTES, file_system, kernel_id, look, mounts
@@ -28,6 +29,7 @@ from lbd.process.timed_cache import TimedCache
 LOOK_S = 2.0
 KNOWN_S = 60.0  # by then the number of a mount may be reused
 PROGRAM = -1  # used in `Unshared` in place of a device, for a missing program
+Found = TypeVar("Found")
 
 
 class Looker:
@@ -45,21 +47,29 @@ class Looker:
         """Returns the stamp of a directory for a client of that user's. `is_current`: it is the
         working directory of the process `pid`, so no path need be walked (a file server may not let
         root through it). Raises Unavailable if it cannot be examined."""
-        if is_current and pid > 0:
-            current = b"/proc/%d/cwd" % pid
-            try:
-                stamp = self._look(current, pid, cached=True)
-            except OSError:
-                stamp = None
-            if stamp is not None and (stamp.born_ns or not stamp.is_networked):
-                return stamp
-            if stamp is not None:
-                return await self._wait_for(uid, current, pid)
-        if pid > 0 and os.access(f"/proc/{pid}/root", os.X_OK):
-            return await self._wait_for(uid, b"/proc/%d/root" % pid + directory, pid)
+        own = os.geteuid()
+        if pid > 0 and own == uid and is_current:
+            with contextlib.suppress(OSError):
+                stamp = self._look(b"/proc/%d/cwd" % pid, pid, cached=True)
+                if stamp.born_ns or not stamp.is_networked:
+                    return stamp
+        if pid > 0 and own in (0, uid):
+            call = partial(self._look_as_client, pid, directory, is_current=is_current)
+            if (found := await self._run(uid, call)) is not None:
+                return found
         if pid > 0 and self.as_user.is_needed:
             return await self._for_another(uid, pid, directory, is_current=is_current)
-        return await self._wait_for(uid, directory, 0)
+        return await self._wait_for(uid, directory)
+
+    def _look_as_client(self, pid: int, directory: bytes, *, is_current: bool) -> Stamp | None:
+        """Looks through the client's own view; None if we may not. Some kernels let a process that
+        hangs in execve hold up whoever does. Raises OSError."""
+        if is_current:
+            with contextlib.suppress(OSError):
+                return self._look(b"/proc/%d/cwd" % pid, pid, cached=False)
+        if os.access(f"/proc/{pid}/root", os.X_OK):
+            return self._look(b"/proc/%d/root" % pid + directory, pid, cached=False)
+        return None
 
     async def _for_another(
         self, uid: int, pid: int, directory: bytes, *, is_current: bool
@@ -67,7 +77,7 @@ class Looker:
         """We may not enter the client's view of the file system. Raises Unavailable."""
         if has_our_view(pid):
             with contextlib.suppress(Unavailable):
-                return await self._wait_for(uid, directory, 0)
+                return await self._wait_for(uid, directory)
         theirs = b"/proc/%d/" % pid
         return await self.as_user.look(
             uid, theirs + (b"cwd" if is_current else b"root" + directory)
@@ -85,12 +95,16 @@ class Looker:
 
         return look(path, self._kernel, self._libc, file_system_of, cached=cached)
 
-    async def _wait_for(self, uid: int, path: bytes, pid: int) -> Stamp:
+    async def _wait_for(self, uid: int, path: bytes) -> Stamp:
         """Looks in a thread of that user's. Raises Unavailable."""
+        return await self._run(uid, partial(self._look, path, 0, cached=False))
+
+    async def _run(self, uid: int, look: Callable[[], Found]) -> Found:
+        """Raises Unavailable."""
         threads = self.threads.of(uid)
         try:
             async with asyncio.timeout(LOOK_S):
-                return await threads.run(lambda: self._look(path, pid, cached=False))
+                return await threads.run(look)
         except TimeoutError:
             raise Unavailable("its file server does not answer") from None
         except OSError as problem:

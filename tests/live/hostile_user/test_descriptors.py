@@ -6,16 +6,20 @@ import shutil
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from lbd.local import client_tags as tags
+from lbd.local import frames
 from tests.live.cluster import wait_until
 from tests.live.hostile_user.test_other_users import under_way
-from tests.live.hung_files import HungFiles
+from tests.live.hung_files import FLUSH, HungFiles
 from tests.live.privileged import ANN, LBD, MALLORY
+from tests.live.rogue import client_request
 
 pytestmark = pytest.mark.root
 
@@ -106,6 +110,47 @@ def hung(two, request):
             yield hung
     finally:
         where.rmdir()
+
+
+# Hangs in exec; meanwhile its child uses the connection.
+HANGS_IN_EXEC = """
+import os, socket, sys, time
+sock = socket.socket(socket.AF_UNIX)
+sock.connect(sys.argv[1])
+if os.fork():
+    os.open(sys.argv[2], os.O_RDONLY | os.O_CLOEXEC)
+    os.execv("/bin/sleep", ["sleep", "60"])
+sys.stdin.readline()
+sock.sendall(bytes.fromhex(sys.argv[3]))
+print("sent", flush=True)
+sock.recv(100)
+"""
+
+
+@pytest.mark.parametrize("given", [b"", tags.FLAG_CHDIR], ids=["its own", "another"])
+def test_a_client_that_hangs_in_exec_holds_up_nobody_else(two, given):
+    """Newer kernels show its working directory and its root to nobody meanwhile."""
+    if not Path("/dev/fuse").exists():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("needs /dev/fuse")
+    where, program = two.root / "never-closed", two.root / "hangs.py"
+    where.mkdir(exist_ok=True)
+    program.write_text(HANGS_IN_EXEC)
+    request = client_request("true", DIRECTORY=b"/tmp", FLAGS=given)
+    path, uid = two.root / "h1/run/lbm.sock", pwd.getpwnam(MALLORY).pw_uid
+    with HungFiles(where, uid, closes=False, killable=True) as hung:
+        words = f"{program} {path} {hung.path} {frames.pack(tags.RUN, request).hex()}"
+        script = f"cd /tmp && exec /usr/bin/env -i python3 {words}"
+        with under_way(two, MALLORY, script, stdin=subprocess.PIPE) as process:
+            try:
+                wait_until(lambda: (FLUSH, uid) in hung.asked, "it hangs", 20)
+                process.stdin.write("now\n")
+                process.stdin.flush()
+                assert process.stdout.readline() == "sent\n"
+                done = two.run(ANN, "cd / && timeout 10 lbrun -H h2 echo served")
+                assert done.stdout == "served\n", done
+            finally:
+                hung.stop()
+                process.stdin.close()
 
 
 @pytest.mark.parametrize("way", ["cat <{}", "echo text 1<>{}", "sh -c 'echo text >&2' 2<>{}"])

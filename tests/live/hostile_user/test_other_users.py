@@ -24,13 +24,13 @@ SECRET = "the-secret-of-ann"
 
 
 @contextlib.contextmanager
-def under_way(two, user, script, prefix=()):
+def under_way(two, user, script, prefix=(), stdin=subprocess.DEVNULL):
     """A shell command of that user's on h1, and its process."""
     who = ("--reuid", user, "--regid", str(pwd.getpwnam(user).pw_gid), "--init-groups")
     env = client_environment(LBD_CONFIG=str(two.root / "h1.toml"))
     process = subprocess.Popen(
         [*prefix, "setpriv", *who, "sh", "-c", f"cd / && {script}"], env=env,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     try:
         yield process

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from lbd.errors import Unavailable
 from lbd.keeper.local_account import ROOT_REFUSED
 from lbd.launch import directory_look
 from lbd.launch.directory_stamp import Stamp
+from lbd.lbm.link.user_threads import UserThreads
 from lbd.lbm.outbound import directory
 from lbd.lbm.outbound.directory import Directory, has_our_view
 from lbd.lbm.session.request import ClientRequest
@@ -18,6 +20,8 @@ from lbd.local import client_tags as tags
 
 HERE = Stamp("kernel", 1, 2, born_ns=3)
 NAMED = tags.FLAG_CHDIR + tags.FLAG_ROOTED
+
+ANN, CLIENT = 52001, 1 << 22
 
 
 class Looker:
@@ -105,3 +109,40 @@ def test_what_a_namespace_of_ones_own_lacks_is_not_kept_for_others(monkeypatch):
             found = [looker._look(b"/", int(pid), cached=True).file_system for pid in whose]
             assert found == whose
         other.kill()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="looks as root at others' processes")
+@pytest.mark.parametrize("is_current", [True, False])
+async def test_a_client_that_hangs_in_exec_holds_up_nobody_else(is_current, monkeypatch):
+    """Some kernels show its working directory and root to nobody, root or not. A process that had
+    connected could pass its connection on, and stop the LBM for as long as it liked."""
+    loop, let_go = threading.current_thread(), threading.Event()
+
+    def held_up(call):
+        def guarded(path, *more, **named):
+            if os.fsencode(path).startswith(b"/proc/%d/" % CLIENT):
+                assert threading.current_thread() is not loop, "the LBM would have hung"
+                let_go.wait()
+            return call(path, *more, **named)
+
+        return guarded
+
+    monkeypatch.setattr(directory, "look", held_up(directory.look))
+    monkeypatch.setattr(os, "access", held_up(os.access))
+    monkeypatch.setattr(directory, "LOOK_S", 0.1)
+    looker = directory.Looker(None, UserThreads())
+    try:
+        with pytest.raises(Unavailable):
+            await looker.at(ANN, CLIENT, b"/", is_current=is_current)
+    finally:
+        let_go.set()
+    monkeypatch.setattr(os, "geteuid", lambda: ANN + 1)  # an LBM without privileges
+    let_go.clear()
+    asked = SimpleNamespace(is_needed=True, look=noted)
+    assert await directory.Looker(asked, UserThreads()).at(ANN, CLIENT, b"/", is_current=True) == (
+        ANN, b"/proc/%d/cwd" % CLIENT,
+    )  # fmt: skip
+
+
+async def noted(*asked):
+    return asked
