@@ -58,6 +58,7 @@ from lbd.local.json_socket import Json, JsonClient
 from lbd.model import HostId, JobId
 from lbd.net import transport
 from lbd.net.gen import lbm_pb2
+from lbd.net.peers import Peers
 from lbd.net.tls import Tls
 from lbd.net.trusted import trust_of
 from lbd.process.pid_lock import take_pid_locks
@@ -95,7 +96,7 @@ class Lbm:
         accounts = LookUps(find_account)
         self._as_user = AsUser(self._link, accounts.look_up)
         self._trust: Tls | transport.Plain | None = None
-        self._peers: transport.Peers | None = None
+        self._peers: Peers | None = None
         self._server: transport.Server | None = None
         self._attempts: DispatcherLine | None = None
         self._host = InboundContext(
@@ -221,7 +222,7 @@ class Lbm:
         if trust is None:
             return
         options = transport.options(MESSAGE_LIMIT_BYTES, lbm.orphan_after_s)
-        self._peers = self._home.peers = transport.Peers(trust, options)
+        self._peers = self._home.peers = Peers(trust, options)
         self._home.streams = PeerLinks(self._peers, lbm.connect_timeout_s, lbm.orphan_after_s)
         self._home.queue = queue = DispatcherClient(config, self._peers, self._lim)
         self._home.files = files = QueuedFiles(config, self._as_user, queue)

@@ -30,6 +30,7 @@ from lbd.lim.core.messages import (
 from lbd.local.rate_limit import Rates, TimeShares, turns_of
 from lbd.net import convert, transport
 from lbd.net.neighbours import Skewed, ignore
+from lbd.net.peers import Peers
 from lbd.net.question import Unanswered, ask
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class LimNetwork:
             *transport.options(max_message_bytes, silence_s),
             ("grpc.client_idle_timeout_ms", IDLE_CLOSE_MS),
         ]
-        self.peers = transport.Peers(trust, self._options)
+        self.peers = Peers(trust, self._options)
         # checks settings that other hosts pass on
         self.vet: Callable[[Message], Message] = unguarded
         self._encoder = Encoder()

@@ -12,9 +12,9 @@ from google.protobuf.message import DecodeError, Message
 from lbd.errors import PeerError, Unavailable
 from lbd.net.gen import trust_pb2 as pb
 from lbd.net.parsing import parsed_answer
+from lbd.net.peers import Peers
 from lbd.net.question import Unanswered, ask
 from lbd.net.tls import Tls
-from lbd.net.transport import Peers
 from lbd.net.trust_service import SERVICE
 
 TIMEOUT_S = 5.0

@@ -13,8 +13,8 @@ from random import Random
 
 from lbd.errors import LbdError, Unavailable
 from lbd.net.gen import trust_pb2 as pb
+from lbd.net.peers import Peers
 from lbd.net.tls import LOOK_S, Tls
-from lbd.net.transport import Peers
 from lbd.net.trust_calls import TrustCalls
 from lbd.process.wake_ups import next_moment
 

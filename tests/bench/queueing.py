@@ -20,7 +20,8 @@ from typing import TypeVar
 from lbd.lbm.link.wire import MESSAGE_LIMIT_BYTES
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
-from lbd.net.transport import Peers, Plain, options, read_key
+from lbd.net.peers import Peers
+from lbd.net.transport import Plain, options, read_key
 from tests.bench.measure import CannotMeasureError, in_turns, run_s, say, summarise
 from tests.bench.queue_rivals import Slurm, tuned_slurm
 from tests.bench.queue_rivals import hyperqueue as hyperqueue_at

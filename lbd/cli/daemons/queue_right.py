@@ -15,6 +15,7 @@ from lbd.config.schema import Config
 from lbd.dispatch.ledger.sqlite import has_open_jobs
 from lbd.lim.identity import others_met
 from lbd.net import transport
+from lbd.net.peers import Peers
 from lbd.net.standing import Standing
 from lbd.net.tls import Tls
 from lbd.net.trust_calls import TrustCalls
@@ -47,7 +48,7 @@ class QueueRight:
         self._config = config
         self._ready = ready
         self._led = Path(config.host.runtime_dir, LED)
-        self._peers = transport.Peers(tls, transport.options(MESSAGE_BYTES, SILENCE_S))
+        self._peers = Peers(tls, transport.options(MESSAGE_BYTES, SILENCE_S))
         calls = TrustCalls(tls, self._peers)
         self._standing = Standing(tls, calls, lambda: others_met(config))
         self._has_asked = False

@@ -14,9 +14,9 @@ from lbd.lbm.link.conversation import Conversation, Stream
 from lbd.local.rate_limit import TimeShares
 from lbd.net import release as wire
 from lbd.net.details import in_plain_words
+from lbd.net.peers import Peers
 from lbd.net.question import ChannelMayClose
 from lbd.net.tls import own_fault
-from lbd.net.transport import Peers
 from lbd.text.one_line import one_line
 
 METHOD = "/lbd.v1.Lbm/Run"

@@ -28,7 +28,7 @@ from lbd.local.long_answers import LongAnswers
 from lbd.local.rate_limit import Rates
 from lbd.model import HostId, JobId, Needs
 from lbd.net.gen import lbm_pb2
-from lbd.net.transport import Peers
+from lbd.net.peers import Peers
 
 SAID_AGAIN_S = 60.0  # for messages that are the same for each command of a build
 

@@ -24,9 +24,9 @@ from lbd.local.rate_limit import USER_SHARE, CallRates, TimeShares
 from lbd.model import target_of
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.parsing import TooManyFields, parsed_in_turns
+from lbd.net.peers import Peers
 from lbd.net.question import ChannelMayClose, Unanswered, ask
 from lbd.net.submitter import WATCHED_BYTES
-from lbd.net.transport import Peers
 from lbd.text.dispatcher_phrases import SAID_CHARS, silence
 from lbd.text.index_list import COUNT_MAX
 from lbd.text.one_line import one_line

@@ -15,8 +15,8 @@ from lbd.local.rate_limit import TimeShares
 from lbd.net.details import in_plain_words
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.parsing import parsed_answer
+from lbd.net.peers import Peers
 from lbd.net.question import ChannelMayClose, Unanswered
-from lbd.net.transport import Peers
 from lbd.text.job_phrases import OUTPUT_GONE
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from lbd.local.json_socket import JsonClient, Refusal
 from lbd.model import target_of
 from lbd.net import question
 from lbd.net.parsing import parsed_in_turns
-from lbd.net.transport import Peers
+from lbd.net.peers import Peers
 from lbd.text.one_line import one_line
 
 SERVICE = "/lbd.v1.Lbm/"

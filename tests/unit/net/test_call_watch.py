@@ -14,6 +14,7 @@ import pytest
 from lbd.net import call_floods, call_watch, transport
 from lbd.net.call_floods import ANY_PORT
 from lbd.net.call_watch import CallWatch, place_of
+from lbd.net.peers import Peers
 from tests.unit.net.raw_http2 import (
     ACK,
     DATA,
@@ -175,7 +176,7 @@ async def test_long_messages_are_no_flood(port, monkeypatch, caplog):
     """However many arrive."""
     monkeypatch.setattr(call_watch, "FRAMES_BYTES", 1 << 7)
     monkeypatch.setattr(call_watch, "BUSY", 0.0)
-    peers = transport.Peers(transport.Plain("h3", KEY), OPTIONS)
+    peers = Peers(transport.Plain("h3", KEY), OPTIONS)
     echo = peers.channel("h1", f"127.0.0.1:{port}").unary_unary(METHOD)
     message = bytes(1 << 19)
     for _ in range(100):
@@ -207,7 +208,7 @@ async def test_no_answer_that_is_compressed_is_read():
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.S", handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    peers = transport.Peers(transport.Plain("h3", KEY), OPTIONS)
+    peers = Peers(transport.Plain("h3", KEY), OPTIONS)
     try:
         echo = peers.channel("h1", f"127.0.0.1:{port}").unary_unary(METHOD)
         with pytest.raises(grpc.aio.AioRpcError):
@@ -223,7 +224,7 @@ async def test_who_floods_is_kept_away_and_others_are_heard(port, kind, monkeypa
     monkeypatch.setattr(call_floods, "source_of", lambda place: (place[0], ANY_PORT))
     monkeypatch.setattr(call_floods, "AWAY_S", 60.0)
     is_over = threading.Event()
-    peers = transport.Peers(transport.Plain("h3", KEY), OPTIONS)
+    peers = Peers(transport.Plain("h3", KEY), OPTIONS)
     echo = peers.channel("h1", f"127.0.0.1:{port}").unary_unary(METHOD)
     try:
         assert await echo(b"x", metadata=peers.metadata) == b"x"
@@ -246,7 +247,7 @@ async def test_on_loopback_a_connection_that_floods_is_closed_and_the_next_let_i
         await flooded(1, flooding, "that connection is closed", caplog)
     finally:
         is_over.set()
-    peers = transport.Peers(transport.Plain("h2", KEY), OPTIONS)
+    peers = Peers(transport.Plain("h2", KEY), OPTIONS)
     echo = peers.channel("h1", f"127.0.0.1:{port}").unary_unary(METHOD)
     await heard(echo, peers.metadata)
     await peers.close()

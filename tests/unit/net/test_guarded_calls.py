@@ -18,6 +18,7 @@ from lbd.config.schema import LbmConfig
 from lbd.local.budget import Budget
 from lbd.net import guarded_calls, transport
 from lbd.net.guarded_calls import CALLS_MAX, READ_AT_ONCE, Answers, Counted
+from lbd.net.peers import Peers
 from lbd.net.tls import certificate_of
 from tests.unit.enrolment import joined, made_authority
 from tests.unit.net.raw_http2 import WINDOW_BYTES, RawClient
@@ -56,7 +57,7 @@ async def test_a_long_call_of_a_revoked_host_ends(hosts, method):
     port = free_port()
     server = transport.bind("127.0.0.1", port, h1, set(), services, OPTIONS)
     await server.start()
-    peers = transport.Peers(h2, OPTIONS)
+    peers = Peers(h2, OPTIONS)
     channel = peers.channel("h1", f"127.0.0.1:{port}")
     kinds = {"Answers": channel.unary_stream, "Asks": channel.stream_unary}
     opening = kinds.get(method, channel.stream_stream)(f"/test.S/{method}")
@@ -90,7 +91,7 @@ async def test_a_host_has_so_many_calls_and_no_more(hosts, monkeypatch):
     port = free_port()
     server = transport.bind("127.0.0.1", port, h1, set(), services, OPTIONS)
     await server.start()
-    peers = [transport.Peers(h2, [*OPTIONS, ("test.number", number)]) for number in range(2)]
+    peers = [Peers(h2, [*OPTIONS, ("test.number", number)]) for number in range(2)]
     opening = [
         one.channel("h1", f"127.0.0.1:{port}").unary_stream("/test.S/Answers") for one in peers
     ]
@@ -387,14 +388,3 @@ def test_the_certificate_of_a_caller_is_read_once_per_call():
     assert [certificate_of(context) for _ in range(3)] == [b"certificate"] * 3
     assert [context.invocation_metadata() for _ in range(2)] == [(("lbd-host", "h2"),)] * 2
     assert (read, context.peer()) == ([1, 2], "ipv4:10.0.0.2:40123")
-
-
-async def test_a_host_that_is_elsewhere_each_time_has_few_channels():
-    """It says itself where it is: each place had a channel for ever."""
-    peers = transport.Peers(transport.Plain("h2", KEY), OPTIONS)
-    channels = [peers.channel("h1", f"127.0.0.1:{port}") for port in range(1, 100)]
-    assert peers.channel("h1", "127.0.0.1:99") is channels[-1]
-    await asyncio.gather(*peers._closing)
-    is_open = [not channel._channel.closed() for channel in channels]
-    assert is_open == [False] * (99 - transport.PLACES) + [True] * transport.PLACES
-    await peers.close()
