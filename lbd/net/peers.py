@@ -1,6 +1,7 @@
 """Channels to other hosts."""
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import grpc.aio
 
@@ -8,6 +9,10 @@ from lbd.errors import Unavailable
 from lbd.net import release as wire
 from lbd.net.transport import Options, Trust
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+SPARE = 64  # channels more than two for each host that there is
 PLACES = 8  # of one host: its daemons, and where they were before
 RETIRED_S = 10 * 365.25 * 86400  # how long a retired channel waits for its last call to end
 
@@ -19,6 +24,7 @@ class Peers:
         self.trust = trust
         self.metadata = (*trust.metadata, (wire.HEADER, wire.OWN.announcement()))
         self.cuts: set[str] = set()
+        self.known: "Collection[str] | None" = None  # the hosts that there are, if that is known
         self._options = channel_options
         self._channels: dict[tuple[str, str], tuple[int, grpc.aio.Channel]] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -36,6 +42,7 @@ class Peers:
             channel = None
         if channel is None:
             self._forget_places(name)
+            self._forget_strangers()
             channel = self.trust.channel(name, target, self._options)
         self._channels[name, target] = (generation, channel)  # the last one used is last
         return channel
@@ -46,6 +53,12 @@ class Peers:
         known = [key for key in self._channels if key[0] == name]
         for key in known[: max(0, len(known) - PLACES + 1)]:
             self._close(self._channels.pop(key)[1], None)
+
+    def _forget_strangers(self) -> None:
+        """Closes the channels of hosts that are not known any more, once there are many: another
+        host may name such, and have them forgotten again, without end."""
+        if self.known is not None and len(self._channels) > SPARE + 2 * len(self.known):
+            self._give_up({name for name, _ in self._channels if name} - set(self.known))
 
     async def cut(self, names: set[str]) -> None:
         """From now on behaves as if exactly these hosts were unreachable (the lab's `cut`)."""

@@ -136,6 +136,7 @@ async def open_port(
 ) -> Upkeep | None:
     """Raises NoAddress if the port is not available."""
     address = (config.host.address, config.lim.port)
+    network.peers.known = lim.state.table.entries
     if not isinstance(trust, Tls):
         await network.serve(*address, lim.answer, skewed=lim.skewed)
         return None
