@@ -24,7 +24,7 @@ class Peers:
         self.trust = trust
         self.metadata = (*trust.metadata, (wire.HEADER, wire.OWN.announcement()))
         self.cuts: set[str] = set()
-        self.known: "Collection[str] | None" = None  # the hosts that there are, if that is known
+        self.known: Collection[str] | None = None  # the hosts that there are, if that is known
         self._options = channel_options
         self._channels: dict[tuple[str, str], tuple[int, grpc.aio.Channel]] = {}
         self._closing: set[asyncio.Task[None]] = set()
