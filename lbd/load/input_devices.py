@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from lbd.text.kernel_tables import lines_of
+
 LISTING, DEVICES = Path("/proc/bus/input/devices"), Path("/dev/input")
 SHOWN = Path("/sys/class/input")  # readable even without /dev/input, or with an empty listing
 LISTING_BYTES_MAX, DEVICES_MAX = 1 << 18, 64
@@ -20,7 +22,7 @@ RESCAN_S = 60.0  # to find newly plugged-in devices
 def used_by_people(listing: str) -> list[str]:
     """Returns the event devices of keyboards and pointers from the kernel's listing."""
     found = []
-    for line in listing.splitlines():
+    for line in lines_of(listing):
         if line.startswith("H: Handlers="):
             handlers = line.removeprefix("H: Handlers=").split()
             if any(word == "kbd" or word.startswith("mouse") for word in handlers):
