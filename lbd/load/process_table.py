@@ -122,9 +122,8 @@ def task_of(pid: int) -> TaskStat | None:
 
 
 def entry_of(pid: int) -> Entry | None:
-    """Returns a process's entry, or None if the process is gone. Raises OSError if there are too
-    many open files."""
-    with suppress(ProcessLookupError):
+    """Returns a process's entry, or None if the process is gone."""
+    with suppress(OSError):
         handle = os.pidfd_open(pid)
         try:
             status, session, life = status_of(pid), session_of(pid), _life_of(pid, handle)
