@@ -39,15 +39,23 @@ class UserGroups:
         """Makes a group for a job. Raises OSError."""
         user = self.base / f"{PREFIX}{uid}"
         if not user.is_dir():
-            user.mkdir(mode)
+            self._make(user, mode)
+        own = self._jobs[job] = user / job
+        own.mkdir(mode, exist_ok=True)
+        return own
+
+    def _make(self, user: Path, mode: int) -> None:
+        """Raises OSError; then there is no such group."""
+        user.mkdir(mode)
+        try:
             if self._version == 2:
                 given = (self.base / "cgroup.subtree_control").read_text().split()
                 wanted = " ".join(f"+{controller}" for controller in given)
                 (user / "cgroup.subtree_control").write_text(wanted)
             self._limit(user)
-        own = self._jobs[job] = user / job
-        own.mkdir(mode, exist_ok=True)
-        return own
+        except OSError:
+            user.rmdir()
+            raise
 
     def forget(self, job: str) -> None:
         """Removes the group of a job that is gone, and its user's after the last one."""

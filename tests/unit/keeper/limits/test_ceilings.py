@@ -112,3 +112,13 @@ def test_a_keeper_without_privileges_has_one_user_alone(ceilings, tmp_path, monk
     ceilings.set_totals(Totals(memory_bytes=4000))
     ceilings.prepare(str(tmp_path / "job-1"), 1000, 0, 0)
     assert not (tmp_path / "user-1000").exists()
+
+
+def test_a_group_of_a_user_without_a_limit_is_not_used(tmp_path):
+    """Its jobs are refused, and the next one is, too."""
+    users = UserGroups(tmp_path, 2)
+    users.limit_bytes = 3000
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):  # there is no subtree_control
+            users.place("job-1", 7, 0o711)
+        assert not list(tmp_path.iterdir())
