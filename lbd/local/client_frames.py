@@ -20,6 +20,7 @@ from lbd.local.descriptors import (
     take_descriptors,
     take_urgent_inline,
 )
+from lbd.local.unread_answers import UNREAD
 
 READ_BYTES = 1 << 16
 FRAMES_AT_ONCE = 256  # short frames take many times their bytes, and a user has many connections
@@ -59,25 +60,26 @@ class Share:
     """The share of a budget that one connection holds."""
 
     def __init__(self, budget: Budget, key: int) -> None:
+        """`key`: the user."""
         self._budget = budget
-        self._key = key
+        self.key = key
         self._held = 0
 
     def take(self, amount: int) -> bool:
         """Raises the share to `amount` bytes in all. Returns False if there is no room."""
         more = amount - self._held
-        may = more <= 0 or self._budget.take(self._key, more)
+        may = more <= 0 or self._budget.take(self.key, more)
         if may:
             self._held = max(self._held, amount)
         return may
 
     def add(self, amount: int) -> None:
         """Adds what is already held."""
-        self._budget.add(self._key, amount)
+        self._budget.add(self.key, amount)
         self._held += amount
 
     def give_back(self) -> None:
-        self._budget.give_back(self._key, self._held)
+        self._budget.give_back(self.key, self._held)
         self._held = 0
 
 
@@ -192,7 +194,7 @@ class ClientFrames:
         for descriptor in self.descriptors:
             self._owner.discard(descriptor)
         self.descriptors = []
-        self._owner.finish(self._socket)
+        UNREAD.close(self.share.key, self._socket, self._owner.finish)
 
 
 def settle(future: "asyncio.Future[None]") -> None:

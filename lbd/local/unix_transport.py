@@ -10,12 +10,14 @@ import functools
 import socket
 from collections.abc import Callable
 
+from lbd.local.caller import caller_of
 from lbd.local.descriptors import (
     brings_descriptors,
     receive,
     take_descriptors,
     take_urgent_inline,
 )
+from lbd.local.unread_answers import UNREAD
 from lbd.local.unwanted_descriptors import UNWANTED
 
 READ_BYTES = 1 << 16
@@ -125,7 +127,7 @@ class UnixTransport(asyncio.Transport):
 
     def _lost(self) -> None:
         self._protocol.connection_lost(None)
-        UNWANTED.finish(self._uid, self._socket)
+        UNREAD.close(self._uid, self._socket, functools.partial(UNWANTED.finish, self._uid))
 
 
 class UnixServer:
@@ -144,7 +146,11 @@ class UnixServer:
                 sock, _address = self._listener.accept()
             except OSError:
                 return
-            connect(sock)
+            user = caller_of(sock).person
+            if UNREAD.is_full(user):
+                UNWANTED.finish(user, sock)
+            else:
+                connect(sock)
 
     def close(self) -> None:
         """Accepts no more. Connections not yet accepted may hold descriptors, which are closed at

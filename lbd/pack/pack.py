@@ -233,7 +233,7 @@ class Unpacker:
     ) -> None:
         """`place`: returns an open directory and the name in it, for the number of a listed path.
         `allows_link`: called with the PATH of a symbolic link and its target. `listed`: the paths
-        by their numbers, for messages.
+        by their numbers.
         """
         self._source = source
         self._allowance = allowance
@@ -250,6 +250,9 @@ class Unpacker:
             path = given.get(PATH, b"")
             number, steps = self._steps(path)
             if tag == MISSING:
+                is_said = number in result.missing or number in result.arrived
+                if steps or is_said or number >= len(self._listed):
+                    raise BadPack("malformed transfer")
                 result.missing.add(number)
                 continue
             if not steps and number in result.arrived:

@@ -27,7 +27,7 @@ from lbd.keeper.limits.portions import (
     lives_of,
 )
 from lbd.keeper.limits.process_reads import ProcessReads
-from lbd.keeper.limits.user_groups import may_go
+from lbd.keeper.limits.user_groups import is_of_user
 from lbd.load import cgroup, process_table
 from lbd.load.process_table import uid_of, with_descendants
 from lbd.load.procfs import read_small
@@ -115,8 +115,8 @@ class Containment:
             for parent in self._directories():
                 for group in [path for path in parent.iterdir() if path.is_dir()]:
                     members |= at_once(lives_in(partial(cgroup.members, group)))
-                    below = [group] if may_go(group) else filter(Path.is_dir, group.iterdir())
-                    for empty in list(below):
+                    jobs = filter(Path.is_dir, group.iterdir()) if is_of_user(group) else [group]
+                    for empty in list(jobs):
                         _remove(str(empty))
             at_once(kill_lives(members))
             found = (left | members).items()
@@ -267,6 +267,8 @@ class Containment:
             self.ceilings.forget(group)
 
     def close(self) -> None:
+        if self.ceilings.users is not None:
+            self.ceilings.users.close()
         for parent in self._directories():
             with contextlib.suppress(OSError):
                 parent.rmdir()

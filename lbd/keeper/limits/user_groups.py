@@ -3,8 +3,9 @@ together have a limit.
 
 What a job leaves in memory, a file in /dev/shm for example, goes on counting for the groups above
 that of the job. In that of all jobs it would take memory from everybody, with nothing of its user's
-running. So a user has a group, which may have a share of the whole, and which stays as long as
-something is left in it.
+running; so does memory of the kernel's, for files, pipes or sockets that somebody keeps. So a user
+has a group, which may have a share of the whole, and which stays: as it is removed, what is left in
+it counts for all.
 """
 
 import contextlib
@@ -12,7 +13,6 @@ import os
 from pathlib import Path
 
 SHARE = 0.75  # of the memory of all jobs, for one user's
-LEFT_BYTES = 1 << 20
 PREFIX = "user-"
 
 
@@ -58,15 +58,16 @@ class UserGroups:
             raise
 
     def forget(self, job: str) -> None:
-        """Removes the group of a job that is gone, and its user's after the last one."""
-        own = self._jobs.pop(job, None)
-        if own is None:
-            return
-        with contextlib.suppress(OSError):
-            own.rmdir()
-        if may_go(own.parent):
+        """Removes the group of a job that is gone."""
+        if (own := self._jobs.pop(job, None)) is not None:
             with contextlib.suppress(OSError):
-                own.parent.rmdir()
+                own.rmdir()
+
+    def close(self) -> None:
+        """Removes the groups of users, as the keeper ends."""
+        for group in self.base.glob(f"{PREFIX}*"):
+            with contextlib.suppress(OSError):
+                group.rmdir()
 
     def _limit(self, user: Path) -> None:
         """Raises OSError."""
@@ -76,15 +77,5 @@ class UserGroups:
             (user / "memory.limit_in_bytes").write_text(str(self.limit_bytes or -1))
 
 
-def may_go(group: Path) -> bool:
-    """Whether the group can be removed. What is left in that of a user would count for all."""
-    return not group.name.startswith(PREFIX) or left_bytes(group) < LEFT_BYTES
-
-
-def left_bytes(group: Path) -> int:
-    """Returns how much memory the files in memory take of which a group is charged; 0 if that is
-    not known."""
-    with contextlib.suppress(OSError, ValueError):
-        found = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        return int(found.get("total_shmem", found.get("shmem", 0)))
-    return 0
+def is_of_user(group: Path) -> bool:
+    return group.name.startswith(PREFIX)

@@ -15,6 +15,7 @@ from lbd.local import client_tags as tags
 from lbd.local import frames
 from lbd.local.descriptors import take_descriptors
 from lbd.local.socket_file import bind_unix
+from lbd.local.unread_answers import UNREAD
 
 ACCEPTED_AT_ONCE = 64
 # per client: its socket, its process, three of the command and as many again that no frame takes,
@@ -90,6 +91,9 @@ class ClientServer:
             sock.setblocking(False)
             connection = self.connection(sock)
             uid, limit = connection.caller.person, self._limit
+            if UNREAD.is_full(uid):
+                connection.close()
+                continue
             if len(self._tasks) >= limit or self._of_user[uid] >= limit * USER_SHARE:
                 with contextlib.suppress(OSError):
                     sock.send(frames.pack(tags.UNFIT, TOO_MANY))

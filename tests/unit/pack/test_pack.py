@@ -17,6 +17,7 @@ from lbd.pack.pack import (
     END,
     FILE,
     LINK,
+    MISSING,
     MODE,
     MODIFIED,
     PATH,
@@ -265,6 +266,10 @@ FORGED = {
     "a huge head": frames.pack(FILE, b"x" * 100_000),
     "a huge number": file_entry(b"9" * 5000),
     "too deep": TOP + file_entry(b"0" + b"/d" * 300),
+    "one missing that nobody asked for": frames.pack(MISSING, frames.field(PATH, b"1")),
+    "one missing twice": 2 * frames.pack(MISSING, frames.field(PATH, b"0")),
+    "one missing that has come": TOP + frames.pack(MISSING, frames.field(PATH, b"0")),
+    "one missing below": frames.pack(MISSING, frames.field(PATH, b"0/x")),
 }
 
 

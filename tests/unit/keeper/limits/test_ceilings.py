@@ -5,7 +5,7 @@ import os
 import pytest
 
 from lbd.keeper.limits.ceilings import Ceilings, Totals, nice_of
-from lbd.keeper.limits.user_groups import LEFT_BYTES, UserGroups, may_go
+from lbd.keeper.limits.user_groups import UserGroups
 
 
 @pytest.fixture(params=[1, 2])
@@ -90,20 +90,18 @@ def test_a_job_is_in_the_group_of_its_user_where_all_together_have_a_limit(users
     assert users.prepare(str(tmp_path / "job-2"), 7, 1000, 0).group == str(tmp_path / "job-2")
 
 
-@pytest.mark.parametrize(("left", "stays"), [(0, False), (LEFT_BYTES, True)])
-def test_the_group_of_a_user_stays_as_long_as_something_is_left_in_it(tmp_path, left, stays):
+def test_the_group_of_a_user_stays_until_the_keeper_ends(tmp_path):
+    """What is left in it, files in memory or what the kernel holds for somebody, counts for all
+    once it is removed."""
     users = UserGroups(tmp_path, 1)
     users.limit_bytes = 3000
     user = users.place("job-1", 7, 0o711).parent
     (user / "memory.limit_in_bytes").unlink()  # as in a directory of the kernel's
-    stat = tmp_path / "memory.stat"
-    stat.write_text(f"shmem 1\ntotal_shmem {left}\n")
-    if left:
-        (user / "memory.stat").symlink_to(stat)
     users.forget("job-1")
-    assert (user.exists(), may_go(user)) == (stays, not stays)
     assert users.of("job-1") is None
-    assert may_go(tmp_path)
+    assert list(user.iterdir()) == []
+    users.close()
+    assert not user.exists()
 
 
 def test_a_keeper_without_privileges_has_one_user_alone(ceilings, tmp_path, monkeypatch):
