@@ -11,7 +11,7 @@ from lbd.lbm.core.journey_events import BY_SIGNAL, LBRUN_FAILED, CommandEnd
 from lbd.lbm.core.pauses import Pauses
 from lbd.lbm.queue.dispatcher_client import DispatcherClient, Watching
 from lbd.lbm.queue.followed_array import KILL, AwaitedJobs, FollowedArray
-from lbd.lbm.queue.shown_output import RETRY_FOR_S, RETRY_S, Patience, ShownOutput
+from lbd.lbm.queue.shown_output import RETRY_FOR_S, RETRY_S, SILENT_S, Patience, ShownOutput
 from lbd.lbm.session.client import pack_end
 from lbd.lbm.session.queue_json import name_of
 from lbd.lbm.staging.queued_files import QueuedFiles
@@ -202,12 +202,13 @@ class FollowedJobs:
         await self.files.done(note, job.id, write=bool(job.attempt))
 
     async def _stop_showing(self, ended: bool) -> None:
-        """Stops showing a live output. The host itself ends the stream of an ended attempt."""
+        """Stops showing a live output. The host itself ends the stream of an ended attempt, soon;
+        what it has not sent by then is asked for anew."""
         live, self._live = self._live, None
         assert live is not None
-        if not ended:  # lost with its host, or stopped at a checkpoint
-            await asyncio.wait((live,), timeout=LAST_WORDS_S)
-            live.cancel()
+        # else it was lost with its host, or has stopped at a checkpoint
+        await asyncio.wait((live,), timeout=SILENT_S if ended else LAST_WORDS_S)
+        live.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await live
 

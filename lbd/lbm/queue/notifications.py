@@ -48,6 +48,7 @@ RUN_S = 60.0
 GRACE_S = 10.0  # for the keeper to end it
 RETRY_S = 5.0
 PAUSE_S = 0.2
+STREAM_S = 3.0  # for which one is watched at least, whatever other users ask for meanwhile
 WATCHED_MAX = 10_000  # jobs, unless users have more notices than that
 # The keeper or the user may have more of these in a moment; other errors are permanent.
 SCARCE = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETIMEDOUT)
@@ -172,9 +173,11 @@ class Notifications:
             while True:
                 self._fresh.clear()
                 watching = group.create_task(self._watch(group), name="watch for notifications")
+                until_s = asyncio.get_running_loop().time() + STREAM_S
                 await self._fresh.wait()
+                left_s = until_s - asyncio.get_running_loop().time()
+                await asyncio.sleep(max(PAUSE_S, left_s))
                 watching.cancel()
-                await asyncio.sleep(PAUSE_S)
 
     async def _watch(self, group: asyncio.TaskGroup) -> None:
         """Watches until all have ended; a broken stream is opened again."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from lbd.errors import LbdError
+from lbd.errors import LbdError, Unavailable
 from lbd.lbm.queue.dispatcher_client import CHECKPOINT, DispatcherClient
 from lbd.lbm.queue.logs import why_not_whole
 from lbd.lbm.queue.other_spools import NotKept
@@ -13,6 +13,13 @@ from lbd.net.gen import dispatch_pb2 as pb
 
 RETRY_S = 0.5
 RETRY_FOR_S = 60.0  # for a daemon that is restarting
+# for the rest of an ended attempt's output, each time since some came; and for that of the next
+# attempt on a host that was silent for so long
+SILENT_S, SILENT_AGAIN_S = 20.0, 1.0
+
+
+class Silent(Unavailable):
+    """A host keeps its answer open, and says nothing."""
 
 
 @dataclass(slots=True)
@@ -113,7 +120,8 @@ class ShownOutput:
                 if isinstance(problem, NotKept):
                     await self.send(tags.WARN, f"job {job}: {problem}".encode())
                     return
-                if patience.ends(asyncio.get_running_loop().time()):
+                is_silent = isinstance(problem, Silent)
+                if is_silent or patience.ends(asyncio.get_running_loop().time()):
                     self._given_up.add(host)
                     text = f"job {job}: {problem}; its output once {host} is back: lbctl logs {job}"
                     await self.send(tags.WARN, text.encode())
@@ -130,17 +138,32 @@ class ShownOutput:
             follow=follow,
             asks_cut=True,
         )
-        async for piece in self.queue.spools.logs(host, asked):
-            if piece.trouble:
-                raise NotKept(piece.trouble)
-            shown.output, shown.error = piece.output_at, piece.error_at
-            if piece.dropped_bytes:
-                text = f"{piece.dropped_bytes} bytes of output were dropped here"
-                await self.send(tags.WARN, text.encode())
-            if piece.cut and not shown.cut:
-                shown.cut = True
-                await self.send(tags.WARN, why_not_whole(host, piece).encode())
-            if piece.output:
-                await self.send(tags.OUTPUT, piece.output)
-            if piece.error:
-                await self.send(tags.ERRORS, piece.error)
+        limit_s = SILENT_AGAIN_S if host in self._given_up else SILENT_S
+        now_s = asyncio.get_running_loop().time
+        try:
+            async with asyncio.timeout(None if follow else limit_s) as patience:
+                async for piece in self.queue.spools.logs(host, asked):
+                    ends_s = patience.when()
+                    patience.reschedule(None)  # its reader may take any time
+                    has_come = await self._show_piece(shown, host, piece)
+                    if ends_s is not None:
+                        patience.reschedule(now_s() + limit_s if has_come else ends_s)
+        except TimeoutError:
+            raise Silent(f"{host} sends nothing more of its output") from None
+
+    async def _show_piece(self, shown: Shown, host: str, piece: pb.LogsPiece) -> bool:
+        """Returns whether there was any output in it. Raises NotKept."""
+        if piece.trouble:
+            raise NotKept(piece.trouble)
+        shown.output, shown.error = piece.output_at, piece.error_at
+        if piece.dropped_bytes:
+            text = f"{piece.dropped_bytes} bytes of output were dropped here"
+            await self.send(tags.WARN, text.encode())
+        if piece.cut and not shown.cut:
+            shown.cut = True
+            await self.send(tags.WARN, why_not_whole(host, piece).encode())
+        if piece.output:
+            await self.send(tags.OUTPUT, piece.output)
+        if piece.error:
+            await self.send(tags.ERRORS, piece.error)
+        return bool(piece.output or piece.error)
