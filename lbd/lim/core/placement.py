@@ -49,7 +49,8 @@ class Placer:
         centre = self.centre if now_s >= self._ask_after_s else None
         view = table.view(centre, now_s, request.needs)
         if self.reservations.held:
-            view.reserved = tuple(reversed(self.reservations.held))
+            held = reversed(self.reservations.held)
+            view.reserved = tuple(name for name in held if name in table.entries)
         step = policy.next_step(request, view, replies, self._rng)
         if isinstance(step, Probe) and not dry:
             for name in step.hosts:  # no other command may try the same reservation

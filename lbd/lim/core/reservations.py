@@ -7,6 +7,7 @@ cluster no host asks any other. When our load rises we cancel all reservations.
 
 Everything here may be out of date, since messages get lost. So a reservation is tried before it is
 relied upon, trying it uses it up on both sides, and a host that restarts or goes down is removed.
+One that has left may have a reservation yet, as its answer came late.
 """
 
 from random import Random
@@ -51,7 +52,7 @@ class Reservations:
         departed = self._departed or (light and not self._was_light)
         self._departed, self._was_light = False, light
         if not light:
-            cancelled, self.made = sorted(self.made), set()
+            cancelled, self.made = sorted(self.made & table.entries.keys()), set()
             return [(name, m.Unreserve()) for name in cancelled]
         view = table.view(None, now_s)
         if self.made:

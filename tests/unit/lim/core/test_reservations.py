@@ -89,6 +89,16 @@ def test_a_rise_in_load_cancels_everything():
     assert not ours.said()
 
 
+def test_one_that_has_left_before_its_answer_came_is_told_nothing():
+    """Nobody knows its address any more: that ended the LIM."""
+    ours = Ours(h3=3.0)
+    ours.table.remove(H3)
+    ours.reservations.answered(H3, m.ReserveReply(True, sample("h3", 1)))
+    ours.load(h1=2.0)
+    assert not ours.said()
+    assert not ours.reservations.made
+
+
 def test_a_refusal_is_no_reservation():
     ours = Ours(h3=3.0)
     ours.reservations.answered(H3, m.ReserveReply(False, sample("h3", 1)))
