@@ -16,7 +16,7 @@ Events go in (a task, a result, a worker that is ready or has ended), a list of 
   is no worker and every host has failed `TRIES` times in a row, all tasks fail with the reason.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
@@ -43,6 +43,7 @@ STALLED_S = 0.1
 LOSSES_MAX = 3
 TRIES = 3
 ASIDE_S, ASIDE_MAX_S = 1.0, 60.0
+STARTING_MAX = 16  # workers at one host, or as many as are ready there: it may promise anything
 LOOK_S = 5.0  # maximum age of what is known of the hosts
 OWN_WEIGHT = 0.1  # weight of the latest run time in the moving mean
 
@@ -368,15 +369,18 @@ class Pool:
             self._looking = True
             return [Look()]
         actions: list[Action] = []
-        own: dict[str, int] = {}
+        own, starting = Counter[str](), Counter[str]()
         for worker in self.workers.values():
-            own[worker.host] = own.get(worker.host, 0) + 1
+            own[worker.host] += 1
+            starting[worker.host] += not worker.ready
         aside = {host for host, until_s in self._aside_until_s.items() if now_s < until_s}
         while self._alive() < wanted:
-            host = next_host(self._hosts, own, aside, self._rng)
+            late = {one for one, n in starting.items() if n >= max(STARTING_MAX, own[one] - n)}
+            host = next_host(self._hosts, own, aside | late, self._rng)
             if host is None:
                 break
-            own[host] = own.get(host, 0) + 1
+            own[host] += 1
+            starting[host] += 1
             self.workers[self._next_worker] = WorkerState(host)
             actions.append(Start(self._next_worker, host))
             self._next_worker += 1

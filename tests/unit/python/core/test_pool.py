@@ -1,7 +1,10 @@
 """Which worker runs which task: the promises of `core/pool.py`."""
 
+from collections import Counter
+
 from lbd.python.core.actions import AskBack, End, Fail, Send, Start, Tell
-from lbd.python.core.pool import LOSSES_MAX, TRIES
+from lbd.python.core.pool import LOSSES_MAX, STARTING_MAX, TRIES
+from lbd.python.core.worker_hosts import WorkerHost
 from tests.unit.python.core.pool_scene import HOSTS, Scene
 
 
@@ -17,6 +20,20 @@ def test_without_a_number_of_slots_there_are_as_many_as_the_hosts_have():
     for _ in range(9):
         scene.submit()
     assert sorted(start.host for start in scene.take(Start)) == ["h1", "h1", "h2", "h2"]
+
+
+def test_a_host_that_promises_anything_gets_a_few_workers_and_more_as_these_are_ready():
+    """It may have been taken over: all tasks waited for it, each with a process of its own here."""
+    hosts = [WorkerHost("h1", slots=2), WorkerHost("bad", slots=100_000, cores=100_000)]
+    scene = Scene(hosts=hosts)
+    for _ in range(600):
+        scene.submit()
+    started = scene.take(Start)
+    assert Counter(start.host for start in started) == {"bad": STARTING_MAX, "h1": 2}
+    ready = [start.worker for start in started if start.host == "bad"]
+    for number in ready:
+        scene.do(scene.pool.ready(number, scene.now_s))
+    assert Counter(start.host for start in scene.take(Start)) == {"bad": STARTING_MAX}
 
 
 def test_a_first_task_goes_to_a_worker_and_the_next_waits_for_its_result():
