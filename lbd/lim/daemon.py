@@ -221,6 +221,9 @@ class Lim:
             log.debug("not delivered: %s", problem)
             skewed = isinstance(problem, Incompatible)
             self.handle(e.Undelivered(send.to, send.body, str(problem), skewed), time.monotonic())
+        except Exception as fault:  # no answer of another host ends this LIM
+            log.warning("the answer of %s is left aside: %r", send.to or send.target, fault)
+            self.handle(e.Undelivered(send.to, send.body, repr(fault)), time.monotonic())
         finally:
             self._in_flight[send.target] -= 1
             if not self._in_flight[send.target]:

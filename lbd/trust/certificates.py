@@ -1,7 +1,9 @@
 """Makes and checks certificates: P-256 throughout, since it is fast and every TLS supports it."""
 
+import contextlib
 import datetime
 import hashlib
+from collections.abc import Iterator
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -108,12 +110,10 @@ def sign_request(
 
     Raises PeerError if it is not a valid request.
     """
-    try:
+    with made_elsewhere("not a certificate request"):
         read = x509.load_pem_x509_csr(request)
         key = read.public_key()
         proven = read.is_signature_valid
-    except ValueError:
-        raise PeerError("not a certificate request") from None
     if not proven or not isinstance(key, ec.EllipticCurvePublicKey):
         raise PeerError("the certificate request does not prove possession of its key")
     names = tuple(names_of(host, issue))
@@ -158,9 +158,20 @@ def is_signed_by(certificate: bytes, issuer: bytes) -> bool:
     try:
         child = x509.load_pem_x509_certificate(certificate)
         child.verify_directly_issued_by(x509.load_pem_x509_certificate(issuer))
-    except (ValueError, TypeError, InvalidSignature):
+    except Exception:  # as in `made_elsewhere`
         return False
     return True
+
+
+@contextlib.contextmanager
+def made_elsewhere(fault: str) -> Iterator[None]:
+    """Raises PeerError where a certificate or request that somebody else has made cannot be read,
+    whatever the library raises then: of an unknown curve, or an extension that comes twice, it is
+    not a ValueError."""
+    try:
+        yield
+    except Exception:
+        raise PeerError(fault) from None
 
 
 def sign_text(authority: Credentials, text: bytes) -> bytes:

@@ -28,13 +28,12 @@ def proof_of_renewal(key: bytes, request: bytes) -> bytes:
 def check_newcomer(shown: bytes, host: str, request: bytes) -> None:
     """`shown`: the certificate signed by a token's key. Raises PeerError unless it is for that
     name, and for the key of the request."""
-    try:
+    with certificates.made_elsewhere("not a certificate request"):
         certificate = x509.load_pem_x509_certificate(shown)
         asked = x509.load_pem_x509_csr(request)
         same = public(certificate) == public(asked)
-    except ValueError:
-        raise PeerError("not a certificate request") from None
-    if not same or dns_names(certificate) != [host]:
+        names = dns_names(certificate)
+    if not same or names != [host]:
         raise PeerError("the token's signature is for another name or key")
 
 
@@ -43,12 +42,10 @@ def check_renewal(
 ) -> Identity:
     """Returns the host of the certificate `shown`. Raises PeerError unless it is valid and its key
     has signed the request."""
-    try:
+    with certificates.made_elsewhere("not a host's certificate"):
         certificate = x509.load_pem_x509_certificate(shown)
         identity = identity_of(dns_names(certificate))
         key = certificate.public_key()
-    except ValueError:
-        raise PeerError("not a host's certificate") from None
     good = certificate.not_valid_before_utc <= certificates.at(now_s)
     good = good and certificates.at(now_s) <= certificate.not_valid_after_utc
     if identity is None or not good or not certificates.is_signed_by(shown, authority):
@@ -67,12 +64,10 @@ def check_renewal(
 def check_issued(authority: bytes, made: bytes, host: str, key: bytes) -> None:
     """Checks a certificate that this host was issued. Raises PeerError unless it comes from that
     authority and is for that name and key."""
-    try:
+    with certificates.made_elsewhere("not a certificate"):
         certificate = x509.load_pem_x509_certificate(made)
         identity = identity_of(dns_names(certificate))
         good = certificate.public_key() == certificates.private_key(key).public_key()
-    except ValueError:
-        raise PeerError("not a certificate") from None
     good = good and identity is not None and identity.host == host
     if not (good and certificates.is_signed_by(made, authority)):
         raise PeerError(f"the certificate is not for {host} and its key")

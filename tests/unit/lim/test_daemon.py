@@ -8,7 +8,7 @@ import pytest
 from lbd.config.schema import LoadConfig
 from lbd.errors import ConfigError, LbdError
 from lbd.lim.core import messages as m
-from lbd.lim.core.events import Log
+from lbd.lim.core.events import Log, Replied, Undelivered
 from lbd.lim.daemon import Lim
 from lbd.lim.log_lines import LINES_AT_ONCE
 from lbd.local.connection_limits import Crowd
@@ -313,3 +313,22 @@ def test_an_unwritable_state_directory(tmp_path):
     broken = replace(broken, host=replace(broken.host, state_dir=str(tmp_path / "file/state")))
     with pytest.raises(ConfigError, match=r"host\.state_dir"):
         Lim(broken, None)
+
+
+async def test_no_answer_of_another_host_ends_a_lim(two, monkeypatch, caplog):
+    """Whatever it is that an answer cannot be taken in for."""
+    one, _ = two
+    heard, handle = [], one.lim.handle
+
+    def handled(event, now_s):
+        if isinstance(event, Replied):
+            raise KeyError("of another host's making")
+        heard.append(event)
+        return handle(event, now_s)
+
+    monkeypatch.setattr(one.lim, "handle", handled)
+    await until(lambda: any(isinstance(event, Undelivered) for event in heard))
+    assert "is left aside: KeyError" in caplog.text
+    monkeypatch.undo()
+    assert (await one.ask({"op": "status"}))["hosts"]
+    assert not one.lim.failure

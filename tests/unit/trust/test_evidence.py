@@ -1,12 +1,15 @@
 """What a host shows for the certificate it wants, and what it checks of the one it is given. How
 the signer treats it: tests/unit/net/test_signer.py."""
 
+import base64
+import ssl
 import time
 
 import pytest
 
 from lbd.errors import PeerError
-from lbd.trust import certificates, evidence
+from lbd.trust import certificates, evidence, seals
+from lbd.trust.files import first_certificate
 from lbd.trust.names import Identity, names_of
 from tests.unit.enrolment import enrolled, made_authority
 
@@ -52,3 +55,37 @@ def test_a_certificate_is_renewed_from_its_first_to_its_last_second(authority, h
     for now_s in (begin_s - 1.0, end_s + 1.0):
         with pytest.raises(PeerError, match="not a host's valid certificate"):
             evidence.check_renewal(root, shown, request, proof, now_s)
+
+
+P256, UNKNOWN = bytes.fromhex("06082a8648ce3d030107"), bytes.fromhex("06082a8648ce3d030163")
+
+
+def with_unknown_curve(pem):
+    """The same, with a key of a curve that no library knows."""
+    head, *lines, foot = pem.decode().strip().splitlines()
+    der = base64.b64decode("".join(lines)).replace(P256, UNKNOWN)
+    assert UNKNOWN in der
+    body = base64.encodebytes(der).decode()
+    return f"{head}\n{body}{foot}\n".encode()
+
+
+def test_keys_that_nobody_can_read_are_refused_in_one_line(authority, h2):
+    """The library raises no ValueError then: such an answer ended the LIM that had asked."""
+    own = first_certificate(h2.chain).encode()
+    shown = with_unknown_curve(own)
+    request = certificates.new_request(h2.key, "h2")
+    odd = with_unknown_curve(request)
+    now_s = time.time()
+    for refused in (
+        lambda: seals.signer_of(
+            authority.certificate, ssl.PEM_cert_to_DER_cert(shown.decode()), b"", b""
+        ),
+        lambda: evidence.check_renewal(authority.certificate, shown, request, b"", now_s),
+        lambda: evidence.check_newcomer(shown, "h2", request),
+        lambda: evidence.check_newcomer(own, "h2", odd),
+        lambda: evidence.check_issued(authority.certificate, shown, "h2", h2.key),
+        lambda: certificates.sign_request(authority.credentials(), odd, "h2", 1, now_s, 60.0),
+    ):
+        with pytest.raises(PeerError):
+            refused()
+    assert not certificates.is_signed_by(shown, authority.certificate)
