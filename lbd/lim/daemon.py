@@ -216,14 +216,11 @@ class Lim:
         try:
             reply = await self.ask(send.to, send.target, send.body, send.timeout_s)
             self.handle(e.Replied(send.to, send.body, reply), time.monotonic())
-        except (Unavailable, PeerError) as problem:
+        except Exception as problem:  # no answer of another host ends this LIM
             self.undelivered[type(send.body).__name__] += 1
-            log.debug("not delivered: %s", problem)
+            say_undelivered(send, problem)
             skewed = isinstance(problem, Incompatible)
             self.handle(e.Undelivered(send.to, send.body, str(problem), skewed), time.monotonic())
-        except Exception as fault:  # no answer of another host ends this LIM
-            log.warning("the answer of %s is left aside: %r", send.to or send.target, fault)
-            self.handle(e.Undelivered(send.to, send.body, repr(fault)), time.monotonic())
         finally:
             self._in_flight[send.target] -= 1
             if not self._in_flight[send.target]:
@@ -376,6 +373,13 @@ async def more_is_known(state: LimState) -> bool:
         return False
     await asyncio.sleep(LOOK_AGAIN_S)
     return True
+
+
+def say_undelivered(send: e.Send, problem: Exception) -> None:
+    if isinstance(problem, Unavailable | PeerError):
+        log.debug("not delivered: %s", problem)
+    else:
+        log.warning("the answer of %s is left aside: %r", send.to or send.target, problem)
 
 
 def answer_to_ping(state: LimState) -> m.Ack:
