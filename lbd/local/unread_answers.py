@@ -58,15 +58,15 @@ class UnreadAnswers:
     def close(
         self, uid: int, sock: socket.socket, close: Callable[[socket.socket], object]
     ) -> None:
-        """Has `close` close a user's connection once all that was sent has been read. Until then
-        the client sees its end already. If all users keep too many, it is closed at once."""
+        """Has `close` close a user's connection once all that was sent has been read. The client
+        sees its end already, both ways. If all users keep too many, it is closed at once."""
         self._look(LOOKS)
         unread = unread_bytes(sock)
         if not unread or len(self._kept) >= 2 * self._most:
             close(sock)
             return
         with contextlib.suppress(OSError):
-            sock.shutdown(socket.SHUT_WR)
+            sock.shutdown(socket.SHUT_RDWR)
         self._kept.append(Kept(uid, sock, close, unread))
         self._count[uid] += 1
         self._bytes[uid] += unread

@@ -296,6 +296,7 @@ async def test_what_an_ended_command_has_left_unread_is_dropped(ends_first):
         assert await sink.taken_bytes() == 0
         running.cancel()
         sink.close(has_ended=True)
+        await until(lambda: unread_bytes(reader) == 0)
         await until(lambda: [True for _, events in poll.poll(0) if events & select.POLLHUP])
         assert os.read(reader, 1) == b""
     finally:
