@@ -235,7 +235,7 @@ def give_descriptors(sock: "socket", around: Surroundings, typing: bool) -> None
     """Sends those of descriptors 0, 1 and 2 that are open. Raises Trouble."""
     numbers = [number for number in (0, 1, 2) if not around.closed >> number & 1]
     given = numbers
-    if around.is_copied:
+    if around.may_be_copied:
         from lbd.client.output_copies import OutputCopies
 
         around.copies = OutputCopies(around.closed, joined=around.joined)

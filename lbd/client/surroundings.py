@@ -33,7 +33,7 @@ class Surroundings:
         self.closed = 0  # bits 0 to 2: closed by the caller
         self.empty_input = False  # standard input is /dev/null, so there is nothing to forward
         self.null_outputs = 0  # bits 1 and 2: outputs to /dev/null, which every host has
-        self.is_copied = False  # perhaps: an output is a socket or a file
+        self.may_be_copied = False  # an output is a socket or a file
         self.copies: OutputCopies | None = None
         self.joined = False  # standard output and error are one file, so their order must be kept
         self.command: list[bytes] = []
@@ -52,7 +52,7 @@ class Surroundings:
                 continue
             files[number] = status.st_dev, status.st_ino
             if number and status.st_mode & FILE_TYPE in (SOCKET, REGULAR):
-                self.is_copied = True
+                self.may_be_copied = True
             if status.st_rdev == NULL_DEVICE and number == 0:
                 self.empty_input = True
             elif status.st_rdev == NULL_DEVICE and may_write(number):

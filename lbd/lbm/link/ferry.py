@@ -62,8 +62,8 @@ def unread_bytes(pipe: int) -> int:
 
 
 def empty(pipe: int) -> None:
-    """Drops what is unread in a pipe of ours, by either of its ends: whoever may still have the
-    other end, it is our memory that it takes. May wait for them. Raises OSError."""
+    """Drops what is unread in a pipe of ours, given either end. It takes our memory, and a user's
+    process may keep the other end. May wait for that process. Raises OSError."""
     end = os.open(f"/proc/self/fd/{pipe}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         while os.read(end, PIPE_BYTES):

@@ -62,8 +62,8 @@ class Looker:
         return await self._wait_for(uid, directory)
 
     def _look_as_client(self, pid: int, directory: bytes, *, is_current: bool) -> Stamp | None:
-        """Looks through the client's own view; None if we may not. Some kernels let a process that
-        hangs in execve hold up whoever does. Raises OSError."""
+        """Looks through the client's own view; None if we may not. On some kernels the look
+        hangs as long as that process hangs in execve. Raises OSError."""
         if is_current:
             with contextlib.suppress(OSError):
                 return self._look(b"/proc/%d/cwd" % pid, pid, cached=False)

@@ -203,7 +203,7 @@ class FollowedJobs:
 
     async def _stop_showing(self, ended: bool) -> None:
         """Stops showing a live output. The host itself ends the stream of an ended attempt, soon;
-        what it has not sent by then is asked for anew."""
+        the rest of it is then requested again."""
         live, self._live = self._live, None
         assert live is not None
         # else it was lost with its host, or has stopped at a checkpoint
