@@ -13,6 +13,7 @@ hold up: the kernel shows it also while an exec hangs, unlike /proc/PID/stat.
 the whole machine everywhere, and so says nothing about a container.
 """
 
+import functools
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -236,6 +237,7 @@ class JobsScope:
         return self._tally.used_s
 
 
+@functools.cache
 def in_initial_pid_namespace() -> bool:
     try:
         return Path("/proc/self/ns/pid").stat().st_ino == INITIAL_PID_NAMESPACE
