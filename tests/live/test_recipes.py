@@ -14,13 +14,8 @@ from pathlib import Path
 import pytest
 from cluster import PATIENT, Lab
 
-from lbd.load.process_table import task_of
 from tests.book import DOCS
 
-STACKS = """
-import faulthandler, os
-faulthandler.dump_traceback_later(100, file=open(f"stacks.{os.getpid()}", "w"))
-"""
 BUSY = Path(__file__).with_name("busy.py")
 PAGE = DOCS / "how-to/builds.md"
 C = {
@@ -76,35 +71,13 @@ def follow(lab, directory, recipe, **environment):
     """Runs a line of the page from h1; returns the commands that it ran on other hosts."""
     assert recipe in PAGE.read_text(), f"{PAGE.name} has no {recipe!r}"
     before = {job["id"] for job in jobs(lab)}
-    try:
-        result = lab.run(
-            "h1", "sh", "-c", recipe, cwd=directory, timeout=120,
-            env={"HOME": str(directory), **environment},
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as hang:
-        pytest.fail(f"{recipe}: no end in 120 s; {what_is_left(lab, directory, hang)}")
+    result = lab.run(
+        "h1", "sh", "-c", recipe, cwd=directory, timeout=120,
+        env={"HOME": str(directory), **environment},
+    )  # fmt: skip
     assert result.returncode == 0, result.stdout + result.stderr
     new = [job for job in jobs(lab) if job["id"] not in before]
     return [os.path.basename(job["command"][0]) for job in new if job["host"] != "h1"]
-
-
-def what_is_left(lab, directory, hang):
-    """Returns what still runs, in one line: a list of failures shows no more of each."""
-    said = f"{(hang.output or b'')[-300:]!r}, {(hang.stderr or b'')[-300:]!r}"
-    left = [f"{one['id']} on {one['host']}: {one['state']}" for one in jobs(lab)
-            if one["command"][0].endswith("python3")]  # fmt: skip
-    processes = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if (entry / "cwd").resolve() == directory:
-                words = (entry / "cmdline").read_bytes().replace(b"\0", b" ")[-60:].decode()
-                waits = (entry / "wchan").read_text(), task_of(int(entry.name))
-                fds = [os.readlink(f"{entry}/fd/{number}") for number in range(3)]
-                processes.append(f"{entry.name} ({words!r}, {waits}, {fds})")
-        except OSError:
-            continue  # it has ended
-    stacks = [path.read_text() for path in directory.glob("stacks.*")]
-    return f"it printed {said}; jobs: {left}; processes: {processes}; stacks: {stacks}"
 
 
 def jobs(lab):
@@ -164,10 +137,8 @@ def test_pytest_xdist(lab, tmp_path):
     recipe = "pytest --tx '4*popen//python=lbrun python3' --dist load --max-worker-restart 0"
     quick = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
     quick |= {"PATH": f"{os.path.dirname(sys.executable)}:{lab.environment('h1')['PATH']}"}
-    # It has hung twice, with nothing left but pytest itself: that shows where.
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site/sitecustomize.py").write_text(STACKS)
-    quick |= {"PYTHONPATH": str(tmp_path / "site")}
+    # pytest removes old directories beside its own: these tests have left very many files there.
+    quick |= {"PYTEST_DEBUG_TEMPROOT": str(tmp_path)}
     assert follow(lab, tmp_path, recipe, **quick).count("python3") == 4
 
 

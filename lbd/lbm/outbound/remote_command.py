@@ -56,7 +56,7 @@ class RemoteCommand:
         self._place = place
         self.withheld = ""  # variables withheld from its environment, for -v
         self._pauses = pauses
-        self._why_waiting = ""
+        self._remark: asyncio.TimerHandle | None = None  # it waits for a slot
         self.run = self._new_run()
         self.staging = self._new_staging() if request.is_staged else None
 
@@ -118,18 +118,20 @@ class RemoteCommand:
         return await self._answered(self.run.answer(self._waits))
 
     async def _answered(self, answer: Awaitable[lbm_pb2.Started | e.Refused]) -> e.Event:
-        telling = asyncio.get_running_loop().call_later(REMARK_AFTER_S, self._tell_of_waiting)
         try:
             return self._event(await answer)
         finally:
-            telling.cancel()
-
-    def _tell_of_waiting(self) -> None:
-        if self._why_waiting and self._pauses.are_wanted:
-            self._client.warn(f"waiting for a slot on {self._place[0]}: {self._why_waiting}")
+            if self._remark is not None:
+                self._remark.cancel()
 
     def _waits(self, why: str) -> None:
-        self._why_waiting = why
+        if self._remark is None:
+            loop = asyncio.get_running_loop()
+            self._remark = loop.call_later(REMARK_AFTER_S, self._tell_of_waiting, why)
+
+    def _tell_of_waiting(self, why: str) -> None:
+        if self._pauses.are_wanted:
+            self._client.warn(f"waiting for a slot on {self._place[0]}: {why}")
 
     def _event(self, answer: lbm_pb2.Started | e.Refused) -> e.Event:
         if not isinstance(answer, e.Refused):

@@ -145,7 +145,7 @@ async def test_a_command_that_waits_for_a_slot_says_so(monkeypatch, said, line):
     far.stream = Stream(waits)
     command = object.__new__(RemoteCommand)
     command.run, command._place, command._pauses = run, ("h2", "h2:1"), Pauses(are_wanted=True)
-    command._client = SimpleNamespace(warn=lines.append)
+    command._client, command._remark = SimpleNamespace(warn=lines.append), None
     asked = run.start(lbm_pb2.RunRequest(job_id="1"), waits=command._waits)
     answer = asyncio.create_task(command._answered(asked))
     await until(lambda: lines)
