@@ -18,7 +18,7 @@ from pathlib import Path
 
 from lbd.errors import Unavailable
 from lbd.lbm.link.nonblocking_fd import settle
-from lbd.load.process_table import task_of
+from lbd.load.process_table import STATUS_BYTES, entry_of
 from lbd.load.procfs import read_small
 from lbd.local.caller import Caller
 
@@ -45,7 +45,6 @@ NAMES = {
     "Max realtime timeout": resource.RLIMIT_RTTIME,
 }
 NAME_WIDTH = 26
-STATUS_BYTES = 8192
 
 
 Limit = tuple[int, int, int]  # resource, soft, hard
@@ -66,7 +65,7 @@ class PeerProcess:
     def __init__(self, sock: socket.socket, caller: Caller) -> None:
         self._pid = max(0, caller.pid)
         self._traits: Traits | None = None
-        self._seen: tuple[str, bytes] | None = None
+        self._seen: tuple[str, int] | None = None
         try:
             self.pidfd: int | None = sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
         except OSError:  # an older kernel: use the process that has the number now
@@ -74,9 +73,9 @@ class PeerProcess:
             if self._pid:
                 with contextlib.suppress(OSError):
                     self.pidfd = os.pidfd_open(self._pid)
-                self._seen = owner_and_start(self._pid)
+                self._seen = owner_and_life(self._pid)
                 if self._seen[0] != str(caller.uid):
-                    self._seen = "", b""
+                    self._seen = "", 0
 
     @property
     def pid(self) -> int:
@@ -107,7 +106,7 @@ class PeerProcess:
         if self.pidfd is not None and has_ended(self.pidfd):
             return False
         if self._seen is not None:
-            return bool(self._seen[1]) and owner_and_start(self._pid)[1] == self._seen[1]
+            return self._seen[1] > 0 and owner_and_life(self._pid)[1] == self._seen[1]
         return self.pidfd is not None or not self._pid
 
     def traits(self) -> Traits:
@@ -143,15 +142,15 @@ def has_ended(pidfd: int) -> bool:
     return bool(poll.poll(0))
 
 
-def owner_and_start(pid: int) -> tuple[str, bytes]:
-    """The effective uid and start time of a process; empty if there is none."""
+def owner_and_life(pid: int) -> tuple[str, int]:
+    """The effective uid of a process, and what no other process has; empty if there is none."""
     try:
         status = read_small(f"/proc/{pid}/status", STATUS_BYTES)
         uid = status.partition(b"\nUid:")[2].split(None, 2)[1].decode()
-        task = task_of(pid)
-        return ("", b"") if task is None or task.has_ended else (uid, b"%d" % task.started_ticks)
     except (OSError, IndexError):
-        return "", b""
+        return "", 0
+    entry = entry_of(pid)
+    return ("", 0) if entry is None or entry.has_ended else (uid, entry.life)
 
 
 def traits_of(pid: int) -> Traits:

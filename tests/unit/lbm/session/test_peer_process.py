@@ -46,13 +46,11 @@ def connected(path, *prefix):
             process.stdout.close()
 
 
-@pytest.fixture(params=["by the socket", "by pidfd_open", "by its start time"])
+@pytest.fixture(params=["by the socket", "by pidfd_open"])
 def way(request, monkeypatch):
-    """As on kernels that know less and less."""
-    if request.param != "by the socket":
+    """As on newer and on older kernels."""
+    if request.param == "by pidfd_open":
         monkeypatch.setattr(module, "SO_PEERPIDFD", 9999)
-    if request.param == "by its start time":
-        monkeypatch.setattr(os, "pidfd_open", failing)
 
 
 def failing(*_):
