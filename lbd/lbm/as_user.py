@@ -45,6 +45,11 @@ class AsUser:
         """Whether the keeper can do what we cannot."""
         return self._link.uid != os.geteuid()
 
+    def acts_for(self, uid: int) -> bool:
+        """Whether the keeper makes and removes that user's directories. It does for an LBM that is
+        root, too: its user may move there what is not theirs."""
+        return uid != os.geteuid() and (self.is_needed or os.geteuid() == ROOT_UID)
+
     async def look(self, uid: int, directory: bytes) -> Stamp:
         """Returns the stamp of a directory. Raises Unavailable."""
         order = Order(argv=[directory], look=True)

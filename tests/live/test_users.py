@@ -11,6 +11,7 @@ import pytest
 
 from lbd.local.json_socket import Refusal
 from tests.live.cluster import FAST, Lab, has_front
+from tests.live.privileged import opened
 
 pytestmark = pytest.mark.root
 
@@ -150,3 +151,27 @@ def asked_by(lab, user, op, daemon="lbm", host="h1", **fields):
     if "refused" in answer:
         raise Refusal(answer["refused"], answer["code"])
     return answer
+
+
+def test_what_a_user_moves_into_a_workdir_is_removed_with_that_users_rights_alone(users_lab):
+    """The LBM here is root. Bob's files are in a directory of Ann's, who may move it."""
+    home = users_lab.root / "anns"
+    shared, of_bob = home / "shared", home / "shared/bobs"
+    of_bob.mkdir(parents=True)
+    (home / "sent").write_text("")
+    (shared / "anns-own").write_text("")
+    (of_bob / "precious").write_text("")
+    for path in (home, *home.rglob("*")):
+        shutil.chown(path, ANN)
+    for path in (of_bob, of_bob / "precious"):
+        shutil.chown(path, BOB)
+    script = f"cd {home} && exec lbrun -H h2 --send sent mv {home}/shared moved"
+    try:
+        done = users_lab.run("h1", *opened(), *as_user(ANN), "sh", "-c", script)
+        assert done.returncode == 0, done.stderr
+        users_lab.wait_until(
+            lambda: not list(users_lab.root.rglob("anns-own")), "what is Ann's is removed"
+        )
+        assert len(list(users_lab.root.rglob("precious"))) == 1
+    finally:
+        shutil.rmtree(home)

@@ -169,13 +169,11 @@ class Workdirs:
         entry = os.path.dirname(path)
         os.mkdir(entry)
         try:
-            if owner is not None and self._as_user.is_needed:
+            if owner is not None and self._as_user.acts_for(owner.uid):
                 os.chmod(entry, MAKING_MODE)  # only while it is made
                 await self._as_user.work(owner.uid, b"make", path)
             else:
                 os.mkdir(path, 0o700)
-                if owner is not None:
-                    os.chown(path, owner.uid, owner.gid)
         except Unavailable as problem:
             number = problem.number if isinstance(problem, StepFailed) else 0
             raise OSError(number or errno.EACCES, str(problem)) from None
@@ -230,30 +228,34 @@ class Workdirs:
         task.add_done_callback(self._removing.pop)
 
     async def _remove(self, entry: bytes, is_used: Callable[[], bool]) -> None:
-        loop = asyncio.get_running_loop()
         for _ in range(POLLS):
             if not is_used():
                 break
             await asyncio.sleep(POLL_S)
         with contextlib.suppress(OSError, Unavailable):
-            if not self._as_user.is_needed:
-                await loop.run_in_executor(None, clear_away, entry)
-                return
-            is_ours = os.lstat(entry).st_uid == os.geteuid()
-            path = os.path.join(entry, os.fsencode(NAME)) if is_ours else entry
+            path = self._path(entry)
             with contextlib.suppress(FileNotFoundError):  # it was never made
-                await self._as_user.work(owner_of(path), b"clear", path, limit_s=CLEAR_S)
+                owner = owner_of(path)
+                if self._as_user.acts_for(owner):
+                    await self._as_user.work(owner, b"clear", path, limit_s=CLEAR_S)
+                else:
+                    await asyncio.to_thread(clear_away, entry)
                 with contextlib.suppress(FileNotFoundError):
                     os.rmdir(path)  # its user may not do that
             os.rmdir(entry)
 
+    def _path(self, entry: bytes) -> bytes:
+        """The workdir in a directory below the root. Raises OSError."""
+        is_ours = os.lstat(entry).st_uid == os.geteuid()
+        return os.path.join(entry, os.fsencode(NAME)) if is_ours else entry
+
     async def close(self) -> None:
-        """Removes all workdirs at once: the keeper has ended what ran in them. The next LBM has the
-        workdirs of other users removed."""
+        """Removes our own user's workdirs at once: the keeper has ended what ran in them. The next
+        LBM has those of others removed."""
         for task in self._removing:
             task.cancel()
-        if self._as_user.is_needed:
-            return
         with contextlib.suppress(OSError):
-            for entry in self._root.iterdir():
-                clear_away(os.fsencode(entry))
+            for entry in map(os.fsencode, self._root.iterdir()):
+                with contextlib.suppress(OSError):
+                    if not self._as_user.acts_for(owner_of(self._path(entry))):
+                        clear_away(entry)

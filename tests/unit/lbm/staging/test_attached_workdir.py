@@ -26,7 +26,7 @@ class Host:
     def __init__(self, root):
         self.config = SimpleNamespace(stage=StageConfig())
         self.slots = SimpleNamespace(has_room=lambda user, width: True, places=8)
-        as_user = SimpleNamespace(is_needed=False)
+        as_user = SimpleNamespace(acts_for=lambda _: False)
         self.workdirs = Workdirs(str(root), "h2", SimpleNamespace(running={}), as_user)
         self.admitted = Admit(None)
 
