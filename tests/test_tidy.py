@@ -58,7 +58,7 @@ MAY_IMPORT = {
     "lbd.errors": set(),
     "lbd.text": WORDS,
     "lbd.config": WORDS,
-    READS_THE_FILE: SET,
+    READS_THE_FILE: SET | {"lbd.launch.own_places"},
     "lbd.theory": SET,
     "lbd.load": SET,
     "lbd.policy": SET | {"lbd.load.index"},

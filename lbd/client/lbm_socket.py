@@ -4,6 +4,7 @@ import posix
 import sys
 
 from lbd.client.complaints import Trouble, encode
+from lbd.launch.own_places import is_ours_alone
 
 TYPE_CHECKING = False  # importing typing would cost a millisecond
 if TYPE_CHECKING:
@@ -78,14 +79,14 @@ def is_kept_here(config: str | None, command: list[bytes]) -> bool:
 
 def read_config(path: bytes, *, of_root: bool) -> bytes:
     """Raises OSError also if it is not a regular file, since a FIFO may block and a device may
-    be endless. With `of_root` it must belong to root: after `sudo -E`, root has another user's
-    HOME."""
+    be endless. With `of_root` root alone may decide what is there: after `sudo -E`, root has
+    another user's HOME."""
     file = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
     try:
         status = posix.fstat(file)
         if status.st_mode & FILE_TYPE != REGULAR or status.st_size > CONFIG_BYTES_MAX:
             raise OSError(0, "not a regular file")
-        if of_root and status.st_uid != 0:
+        if of_root and not is_ours_alone(path):
             raise OSError(0, "another user's")
         return posix.read(file, CONFIG_BYTES_MAX)
     finally:

@@ -14,7 +14,7 @@ BACKFILLS: tuple[BackfillRule, ...] = get_args(BackfillRule)
 Objective = Literal["slowdown", "waiting", "fairness"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 TERM_MIN_S = 0.5
-LEASE_S_MAX = 86400.0  # no host accepts a longer one
+LEASE_S_MIN, LEASE_S_MAX = 1.0, 86400.0  # no host accepts another one
 HEARTBEATS_PER_LEASE = 4  # of a host; each renews its leases
 HEARTBEAT_S_MAX = 10.0  # a host sends one at least so often, however long leases are
 
@@ -36,7 +36,7 @@ class DispatchConfig(Section):
     # how long a host may hold an attempt without contact: longer survives longer silence, but
     # delays starting a lost job again. An attempt keeps a longer lease granted before until that
     # has run out
-    lease_s: float = within(30.0, 1.0, LEASE_S_MAX)
+    lease_s: float = within(30.0, LEASE_S_MIN, LEASE_S_MAX)
     # with SQLite: how long the first dispatcher after a boot, if it has jobs from before, waits
     # until another host confirms that this host was not replaced meanwhile (lbctl restore); 0 = it
     # asks once

@@ -17,6 +17,7 @@ from lbd.config.metrics import listen_address
 from lbd.config.resources import with_amount
 from lbd.config.schema import Config, HostEntry
 from lbd.errors import ConfigError
+from lbd.launch.own_places import is_ours_alone
 from lbd.text.host_name import NAME_RULE, is_host_name
 from lbd.text.one_line import one_line
 from lbd.text.spelling import hint
@@ -104,7 +105,7 @@ def find_file(path: str | None) -> Path | None:
 def is_for_us(path: Path) -> bool:
     """Returns whether root may use the file: root can have another user's HOME, for example by
     `sudo -E`, and that user must not decide what root runs."""
-    return os.geteuid() != 0 or os.stat(path).st_uid == 0
+    return os.geteuid() != 0 or is_ours_alone(os.fsencode(path))
 
 
 def read_text(path: Path) -> str:

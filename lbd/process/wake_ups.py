@@ -32,14 +32,16 @@ class Alarm:
     def __init__(self) -> None:
         self._event = asyncio.Event()
         self.set, self.clear, self.wait = self._event.set, self._event.clear, self._event.wait
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._due_s = 0.0  # a timer of uvloop's for less than 1 ms does not know
 
     def set_in(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
-        if self._timer is None or self._timer.when() > loop.time() + seconds:
+        due_s = loop.time() + seconds
+        if self._timer is None or self._due_s > due_s:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = loop.call_later(seconds, self._due)
+            self._timer, self._due_s = loop.call_later(seconds, self._due), due_s
 
     def _due(self) -> None:
         self._timer = None

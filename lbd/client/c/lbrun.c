@@ -31,6 +31,7 @@ static int null_fds;
 static bool joined, typed;
 static sigset_t mask_given;
 
+#include "own_places.h"
 #include "copies.h"
 
 /* Prints one line on standard error, if the caller has one; on a terminal broken at words. Returns
@@ -233,8 +234,6 @@ static _Noreturn void wait_for_end(bool taken) {
         }
 }
 
-static bool is_ours(uid_t user) { return !user || user == geteuid(); } /* or root's */
-
 /* Returns whether an object of `user` at `path` is there by root's or our will: the directories
    above it are root's or ours, and nobody else can replace anything in them. */
 static bool may_be_at(const char *path, uid_t user) {
@@ -286,7 +285,7 @@ static bool find_lbm(void) {
     int file = open(*named ? named : usual, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat status;
     if (file >= 0 && (fstat(file, &status) || !S_ISREG(status.st_mode) ||
-                      (!*named && !geteuid() && status.st_uid)))
+                      (!*named && !geteuid() && !is_ours_alone(usual))))
         leave_it(NULL); /* a FIFO would block; another user's file must not direct root */
     bool of_user = file >= 0;
     if (!of_user && !*named) file = open("/etc/lbd/lbd.toml", O_RDONLY | O_CLOEXEC);

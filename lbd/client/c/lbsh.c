@@ -9,6 +9,7 @@
 static _Noreturn void leave_it(void);
 #include "../../launch/program.h"
 #include "python_client.h"
+#include "own_places.h"
 
 #include <sys/utsname.h>
 #include <time.h>
@@ -106,11 +107,12 @@ static char *state_dir_of(const char *config)
     return strchr(line, '\\') ? "" : line;
 }
 
-static bool is_ours(const char *directory)
+/* Where nobody else may write, and which nobody else can replace by another. */
+static bool is_closed(const char *directory)
 {
     struct stat status;
-    return directory[0] == '/' && !stat(directory, &status) && status.st_uid == geteuid() &&
-           !(status.st_mode & 022);
+    return !stat(directory, &status) && status.st_uid == geteuid() && !(status.st_mode & 022) &&
+           is_ours_alone(directory);
 }
 
 static char *base_directory(const char *config)
@@ -120,9 +122,9 @@ static char *base_directory(const char *config)
     const char *places[] = {state_dir_of(config), variable("XDG_STATE_HOME"), home};
     uname(&here);
     for (int i = 0; i < 3; i++)
-        if (is_ours(places[i]))
+        if (is_closed(places[i]))
             return text("%s/lbd-shims-%s", places[i], here.nodename);
-    if (is_ours(variable("HOME")))
+    if (is_closed(variable("HOME")))
         return text("%s/lbd-shims-%s", home, here.nodename);
     return text("/var/tmp/lbd-shims-%d-%s", (int)geteuid(), here.nodename);
 }

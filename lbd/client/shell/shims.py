@@ -16,6 +16,8 @@ line `P` on, the circumstances, which must be equal now.
 
 import posix
 
+from lbd.launch.own_places import is_ours_alone
+
 FORMAT = b"lbd-shims 1\n"
 FRESH_S = 30.0  # within this time the LBM is not asked whether the set has changed
 STAMP_MAX_BYTES = 1 << 16
@@ -139,20 +141,18 @@ def base_directory(environment: dict[bytes, bytes], config: bytes) -> bytes:
         environment.get(b"XDG_STATE_HOME", b""),
         environment.get(b"HOME", b"") + b"/.local/state",
     ):
-        if directory.startswith(b"/") and is_ours(directory):
+        if is_closed(directory):
             return b"%s/lbd-shims-%s" % (directory, here)
     home = environment.get(b"HOME", b"")
-    if home.startswith(b"/") and is_ours(home):
+    if is_closed(home):
         return b"%s/.local/state/lbd-shims-%s" % (home, here)
     return b"/var/tmp/lbd-shims-%d-%s" % (posix.geteuid(), here)
 
 
-def is_ours(directory: bytes) -> bool:
-    """Returns False for another user's directory, and for one where others may write."""
-    try:
-        return is_closed_to_others(posix.stat(directory))
-    except OSError:
-        return False
+def is_closed(directory: bytes) -> bool:
+    """Returns False for another user's directory, for one where others may write, and for one that
+    others can replace."""
+    return is_ours_alone(directory) and is_closed_to_others(posix.stat(directory))
 
 
 def is_closed_to_others(status: posix.stat_result) -> bool:

@@ -21,7 +21,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from lbd.config.dispatch import LEASE_S_MAX
+from lbd.config.dispatch import LEASE_S_MAX, LEASE_S_MIN
 from lbd.errors import LbdError
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.attempts_ahead import Ahead
@@ -139,6 +139,8 @@ class DispatcherLine:
                     log.debug("no connection to the dispatcher: %s", problem)
                 except (DecodeError, ValueError) as problem:
                     log.warning("protocol error from the dispatcher: %s", problem)
+                except Exception:  # a fault of ours ends this connection, not the LBM
+                    log.exception("the connection to the dispatcher ended")
                 self._client.doubt()
                 self.summary = None
                 await asyncio.sleep(RECONNECT_S)
@@ -149,6 +151,7 @@ class DispatcherLine:
         self._pending = self._all_reports()
         self._heartbeat_wanted = True
         sending = asyncio.create_task(self._send(call), name="line to the dispatcher")
+        sending.add_done_callback(lambda _: call.cancel())
         try:
             while isinstance(message := await self._client.read(call, self._leases.lease_s), bytes):
                 await shares.turn(call)
@@ -220,7 +223,7 @@ class DispatcherLine:
         if not down.HasField("reply"):
             return
         reply, leases = down.reply, self._leases
-        if not 0 < reply.lease_s <= LEASE_S_MAX:
+        if not LEASE_S_MIN <= reply.lease_s <= LEASE_S_MAX:
             raise ValueError(f"a lease of {reply.lease_s} s")
         self._client.leads(self._client.leader)
         if leases.are_now(reply.lease_s):

@@ -33,15 +33,13 @@ class Victim:
         program.chmod(0o755)
         self.base = Path(f"/var/tmp/lbd-shims-{self.uid}-{os.uname().nodename}")
 
-    def run(self, **more):
+    def run(self, command="set -e; seldom", home="/nonexistent"):
         # `set -e` makes it no simple command, so a shell looks for the program on its PATH.
         who = ("--reuid", str(self.uid), "--regid", str(self.uid), "--clear-groups")
-        env = client_environment(
-            HOME="/nonexistent", LBD_CONFIG="/dev/null", XDG_STATE_HOME="", **more
-        )
+        env = client_environment(HOME=home, LBD_CONFIG="/dev/null", XDG_STATE_HOME="")
         env["PATH"] = f"{self.root}/bin:/usr/bin:/bin"
         return subprocess.run(
-            [*opened(), "setpriv", *who, self.lbsh, "-c", "set -e; seldom"],
+            [*opened(), "setpriv", *who, self.lbsh, "-c", command],
             env=env, cwd="/", capture_output=True, text=True, timeout=60,
         )  # fmt: skip
 
@@ -152,3 +150,18 @@ def test_what_others_may_write_in_is_not_used(victim, own_stamp):
     result = victim.run()
     assert (result.stdout, result.returncode) == (TRUE, 0), result
     assert "is writable by others" in result.stderr
+
+
+def test_another_users_link_does_not_decide_where_they_are(victim):
+    """As after `sudo -E`. Where the link leads to is the victim's own at first."""
+    own, home = victim.root / "own", victim.root / "home"
+    own.mkdir()
+    os.chown(own, victim.uid, victim.uid)
+    (home / ".local").mkdir(parents=True)
+    (home / ".local/state").symlink_to(own)
+    for path in (home, *home.rglob("*")):
+        os.chown(path, MALLORY, MALLORY, follow_symlinks=False)
+    for _ in range(2):  # also once there is a stamp
+        result = victim.run('set -e; seldom; printf %s "$PATH"', str(home))
+        assert result.stdout.startswith(f"{TRUE}{victim.base}/"), result
+        assert str(home) not in result.stdout

@@ -108,6 +108,22 @@ def test_root_in_another_users_home_does_not_go_by_that_users_file(tmp_path):
     assert load(own).daemons.user == "root"  # named explicitly
 
 
+@pytest.mark.root
+def test_root_in_another_users_home_does_not_follow_that_users_link_to_a_file_of_roots(tmp_path):
+    """Whoever keeps a process of theirs from being looked at gives its /proc/PID/environ, of which
+    they write the text, to root."""
+    roots = write(tmp_path / "roots.toml", '[daemons]\nuser = "root"\n')
+    home = tmp_path / "home/.config/lbd"
+    home.mkdir(parents=True)
+    (home / "lbd.toml").symlink_to(roots)
+    assert load().daemons.user == "root"
+    for theirs in (home / "lbd.toml", home, tmp_path / "home"):
+        os.chown(theirs, 65534, 65534, follow_symlinks=False)
+        assert (load().path, load().daemons.user) == ("", ""), theirs
+        os.chown(theirs, 0, 0, follow_symlinks=False)
+    assert load().daemons.user == "root"
+
+
 def test_hosts_as_tables_and_as_a_list(tmp_path):
     entries = (HostEntry("h1", "127.0.0.2"), HostEntry("h2", "127.0.0.3", 8001, 8002))
     inline = (

@@ -3,8 +3,9 @@
 import asyncio
 
 import pytest
+import uvloop
 
-from lbd.process.wake_ups import EARLY_S, next_moment, until_next_s
+from lbd.process.wake_ups import EARLY_S, Alarm, next_moment, until_next_s
 
 
 def test_all_timers_of_a_process_fire_together():
@@ -30,3 +31,16 @@ async def test_at_least_half_a_period_is_left_for_other_work():
     began_s = loop.time()
     await next_moment(0.02)
     assert loop.time() - began_s >= 0.01
+
+
+def test_an_alarm_may_be_set_for_as_short_a_time_as_one_likes():
+    """uvloop runs what is due within half a millisecond at once, and such a timer has no time."""
+
+    async def set_twice():
+        alarm = Alarm()
+        for seconds in (60.0, 2e-4, 1e-4, 0.0):
+            alarm.set_in(seconds)
+        await asyncio.wait_for(alarm.wait(), 20)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(set_twice())

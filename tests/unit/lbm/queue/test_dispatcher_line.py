@@ -2,14 +2,17 @@
 
 import asyncio
 import contextlib
+from functools import partial
 from types import SimpleNamespace
 
+import grpc
 import pytest
 
 from lbd.config.dispatch import HEARTBEAT_S_MAX
 from lbd.config.schema import Config
 from lbd.lbm.core.slots import Slots
 from lbd.lbm.inbound.executions import Executions
+from lbd.lbm.queue import dispatcher_line
 from lbd.lbm.queue.dispatcher_line import DispatcherLine
 from lbd.lbm.queue.spool import Spool
 from lbd.net.gen import dispatch_pb2 as pb
@@ -19,22 +22,32 @@ from tests.unit.until import until
 LEASE_S = 5.0
 
 
+class Call:
+    def __init__(self, write):
+        self.down = asyncio.Queue()  # None: its end
+        self.write, self.read = write, self.down.get
+        self.cancel = partial(self.down.put_nowait, None)
+
+
 class Line:
-    """The dispatcher's end of the connection, and what arrives there."""
+    """The dispatcher's end of the connections, and what arrives there."""
 
     spool, leader = None, "h1"
 
     def __init__(self):
-        self.down, self.up = asyncio.Queue(), asyncio.Queue()
+        self.up = asyncio.Queue()
         self.spools = SimpleNamespace()
         self.has_queue = asyncio.Event()
         self.has_queue.set()
 
     async def work(self):
-        return self
+        call = Call(self.write)
+        self.down = call.down
+        return call
 
     async def read(self, call, lease_s):
-        return (await self.down.get()).SerializeToString()
+        down = await call.read()
+        return grpc.aio.EOF if down is None else down.SerializeToString()
 
     async def write(self, data):
         self.up.put_nowait(pb.WorkUp.FromString(data))
@@ -42,7 +55,7 @@ class Line:
     def leads(self, host):
         pass
 
-    def cancel(self):
+    def doubt(self):
         pass
 
 
@@ -105,6 +118,27 @@ async def test_the_dispatcher_is_told_at_once_that_the_load_has_crossed_the_ceil
         if load != ceiling + 2:
             heard.append(await asyncio.wait_for(line.up.get(), 5))
     assert [up.heartbeat.load > ceiling for up in (first, *heard)] == [False, True, False]
+
+
+async def test_a_fault_in_sending_ends_the_connection_alone(line, attempts, monkeypatch, caplog):
+    """It was noticed when the dispatcher ended the stream, and ended the LBM."""
+    monkeypatch.setattr(dispatcher_line, "RECONNECT_S", 0.01)
+    await asyncio.wait_for(line.up.get(), 5)
+    monkeypatch.setattr(attempts, "_heartbeat", None)  # cannot be called
+    attempts.load_is(Config().dispatch.load_ceiling + 1, None)
+    await until(lambda: "the connection to the dispatcher ended" in caplog.text)
+    monkeypatch.undo()
+    assert (await asyncio.wait_for(line.up.get(), 5)).HasField("heartbeat")
+
+
+@pytest.mark.parametrize("lease_s", [0.0, 1e-9, 0.002, 0.99, 86401.0, float("nan")])
+async def test_no_lease_is_believed_that_cannot_be_set(line, attempts, lease_s, caplog):
+    """With very short ones heartbeats went out without a pause."""
+    await asyncio.wait_for(line.up.get(), 5)
+    line.down.put_nowait(pb.WorkDown(reply=pb.HeartbeatReply(number=1, lease_s=lease_s)))
+    await until(
+        lambda: f"protocol error from the dispatcher: a lease of {lease_s} s" in caplog.text
+    )
 
 
 @pytest.mark.parametrize(("lease_s", "every_s"), [(1.0, 0.25), (900.0, HEARTBEAT_S_MAX)])
