@@ -6,20 +6,23 @@ from it. Only one `lbd lab` command at a time changes a lab: it holds DIR/lock.
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from lbd.config.load import default_runtime_dir
 from lbd.errors import ConfigError, LbdError
-from lbd.lab.plan import Plan
+from lbd.lab.plan import Plan, cgroup_name
 from lbd.local.own_lab import belongs_to_another
 from lbd.process.file_lock import lock_file
 from lbd.process.own_directory import fault_of
 from lbd.process.whole_file import write_whole
 
 SCHEMA = 1
+HOST = re.compile("h[1-9][0-9]*")
 PATIENCE_S = 10.0  # for another `lbd lab` command on the same lab
 
 
@@ -89,7 +92,7 @@ def load(root: Path) -> Record | None:
             made_root=bool(body["made_root"]),
             made_above=body.get("made_above") is True,
             ready=bool(body["ready"]),
-            cgroups=tuple(body["cgroups"]),
+            cgroups=tuple(map(partial(own_group, root), body["cgroups"])),
             cuts=tuple((a, b) for a, b in body["cuts"]),
             processes={name: Process(**entry) for name, entry in body["processes"].items()},
         )
@@ -108,7 +111,7 @@ def read_plan(body: dict[str, object], root: Path) -> Plan:
         raise TypeError("hosts and settings are lists")
     return Plan(
         root=root,
-        hosts=tuple(map(str, hosts)),
+        hosts=tuple(map(host_name, hosts)),
         isolate=str(body["isolate"]),
         subnet=str(body["subnet"]),
         cores=float(str(body["cores"])),
@@ -119,6 +122,20 @@ def read_plan(body: dict[str, object], root: Path) -> Plan:
         tls=body.get("tls") is True,
         host_settings=tuple(map(str, each)) if isinstance(each, list) else (),
     )
+
+
+def host_name(name: object) -> str:
+    """Raises ValueError: the lab's files are removed by these names, maybe by root."""
+    if not HOST.fullmatch(str(name)):
+        raise ValueError(f"{name!r} is no host of a lab")
+    return str(name)
+
+
+def own_group(root: Path, path: str) -> str:
+    """Raises ValueError unless the cgroup is the lab's: who is in there is killed."""
+    if os.path.basename(path) != cgroup_name(root) or ".." in Path(path).parts:
+        raise ValueError(f"{path} is no cgroup of this lab")
+    return path
 
 
 @contextmanager

@@ -72,7 +72,7 @@ def mounted() -> list[Hierarchy]:
     try:
         with open("/proc/self/mountinfo", "rb") as file:  # to which users may add very many
             mountinfo = file.read(MOUNTS_BYTES).rpartition(b"\n")[0].decode(errors="replace")
-        own = Path("/proc/self/cgroup").read_text(encoding="utf-8", errors="replace")
+        own = Path("/proc/self/cgroup").read_bytes().decode("utf-8", "replace")
     except OSError:
         return []
     return hierarchies(mountinfo, own)

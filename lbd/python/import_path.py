@@ -16,6 +16,8 @@ from lbd.launch.directory_look import kernel_id, look
 from lbd.launch.directory_stamp import Stamp, is_same, read_stamp
 from lbd.python.pipes import LIBC
 
+LINKS_MAX = 40  # the kernel's limit
+
 
 def client_path() -> dict[str, object]:
     """Returns the client's `sys.path` and the stamps of its directories, as sent to workers."""
@@ -44,14 +46,27 @@ def is_believed(entry: str, stamp: str | None) -> bool:
 
 def is_anybodys(path: str) -> bool:
     """Returns whether anybody but root and this user could have created, or could still create,
-    what this path names, because a directory on the way is world-writable."""
-    for name in {os.path.abspath(path), os.path.realpath(path)}:
-        for place in (Path(name), *Path(name).parents):
-            if _all_may_write(place.parent) and not _is_ours(place):
-                return True
-        if _all_may_write(Path(name)):
+    what this path names, because a directory on the way is world-writable. Links are followed one
+    at a time: one that is in the middle may lead through such a directory."""
+    place, names, links = Path("/"), [*reversed(Path(os.getcwd(), path).parts)], 0
+    while names:
+        name = names.pop()
+        if name == "..":
+            place = place.parent
+            continue
+        entry = place / name  # the name "/" begins again at the root
+        if _all_may_write(place) and not _is_ours(entry):
             return True
-    return False
+        try:
+            target = os.readlink(entry)
+        except OSError:
+            place = entry
+            continue
+        names += reversed(Path(target).parts)
+        links += 1
+        if links > LINKS_MAX:
+            return True
+    return _all_may_write(place)
 
 
 def _all_may_write(place: Path) -> bool:

@@ -199,7 +199,8 @@ def test_a_user_who_may_not_enter_is_told_how_to():
 
 def test_a_record_survives_a_round_trip(tmp_path):
     plan = replace(PLAN, root=tmp_path, settings=("lbm.slots=3",))
-    record = Record(plan, True, True, ("/c",), (("h1", "h2"),), {"h1/lim": Process(5, 77)})
+    group = f"/c/{planning.cgroup_name(tmp_path)}"
+    record = Record(plan, True, True, (group,), (("h1", "h2"),), {"h1/lim": Process(5, 77)})
     save(record)
     assert load(tmp_path) == record
     assert record.peers_cut_from("h2") == ["h1"]

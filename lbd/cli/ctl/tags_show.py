@@ -34,7 +34,7 @@ def show(daemons: Daemons, *, as_json: bool) -> int:
             "given": "given by tags.cutoffs_s",
             "solved": f"solved from the queue's own jobs, for {text(tags, 'objective')}",
             "none": "none yet: one queue for all hosts",
-        }[text(tags, "source")]
+        }.get(text(tags, "source"), text(tags, "source"))
         helps = "; idle hosts help lower tiers" if tags.get("work_conserving") else ""
         put(f"mode {mode}, cutoffs {whence}{helps}", "")
         print_table(TIERS, [tier_row(tier) for tier in tiers])

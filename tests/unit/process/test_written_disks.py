@@ -108,7 +108,9 @@ def test_a_disk_of_fstab_that_is_not_mounted_is_known(tmp_path, monkeypatch, fst
 def test_a_mount_point_that_a_user_has_named_hides_no_missing_disk(end, tmp_path, monkeypatch):
     fstab, mounted = tmp_path / "fstab", tmp_path / "mountinfo"
     fstab.write_text("# disks\n/dev/sdb1\t/srv/lbd\text4 defaults 0 2\n\n")
-    mounted.write_text(f"1 0 0:30 / /home/ann/a{end}b rw - fuse.mine x rw\n", encoding="utf-8")
+    mounted.write_text(
+        f"1 0 0:30 / /home/ann/a{end}b{end}c rw - fuse.mine x rw\n", encoding="utf-8"
+    )
     monkeypatch.setattr(written_disks, "FSTAB", fstab)
     monkeypatch.setattr(written_disks, "MOUNTED", mounted)
     assert unmounted("/srv/lbd/state") == "/srv/lbd"

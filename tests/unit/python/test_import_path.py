@@ -56,6 +56,26 @@ def test_a_directory_of_another_user_in_such_a_place_and_links_to_it_are_not_tru
 
 
 @needs_root
+def test_a_link_of_another_user_on_the_way_is_not_trusted(common, tmp_path):
+    """Our own link leads into the common place, and theirs from there to where nobody else
+    writes: neither end of the way shows it."""
+    (tmp_path / "home" / "proj").mkdir(parents=True)
+    (common / "bob").symlink_to(tmp_path / "home")
+    ours = tmp_path / "proj"
+    ours.symlink_to(common / "bob" / "proj")
+    assert not is_anybodys(str(ours))
+    os.chown(common / "bob", SOMEBODY, SOMEBODY, follow_symlinks=False)
+    assert is_anybodys(str(ours))
+    assert is_anybodys(str(ours / "below"))
+
+
+def test_links_in_a_circle_are_not_trusted(tmp_path):
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to("a")
+    assert is_anybodys(str(tmp_path / "a"))
+
+
+@needs_root
 def test_a_directory_of_a_colleague_elsewhere_is_trusted(tmp_path):
     assert is_believed(str(theirs(tmp_path / "library")), None)
 

@@ -10,7 +10,7 @@ import pytest
 from lbd.cli import main
 from lbd.cli.lab.program import before_command, way_in
 from lbd.lab import lab, record
-from lbd.lab.plan import INSIDE, Plan
+from lbd.lab.plan import INSIDE, Plan, cgroup_name
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +114,7 @@ def test_in_a_shell_set_up_for_a_lab_its_commands_need_no_directory(made, monkey
 def test_who_may_not_enter_a_lab_is_told_so_by_env(made, tmp_path, monkeypatch, capsys):
     """It succeeded, and then each command failed."""
     root = made("run/lab")
-    group = tmp_path / "group"
+    group = tmp_path / cgroup_name(root)
     (group / "h1").mkdir(parents=True)
     (group / "h1/cgroup.procs").touch()
     found = record.load(root)
