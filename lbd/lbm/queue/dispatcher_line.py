@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -92,6 +92,17 @@ def as_message(key: Key, held: Held, leases: Leases, now_s: float) -> pb.Held:
     return pb.Held(job=key[0], attempt=key[1], stop_reason=reason, left_s=left_s)
 
 
+def all_reports(held: Iterable[Held]) -> PendingReports[pb.AttemptReport]:
+    """All reports again: the last stream may have broken before any of them arrived."""
+    pending = PendingReports[pb.AttemptReport]()
+    for one in held:
+        for report in one.attempt.reports(has_ended=one.end is not None):
+            pending.add(report)
+        if one.end is not None:
+            pending.add(one.end)
+    return pending
+
+
 class DispatcherLine:
     def __init__(
         self,
@@ -148,7 +159,7 @@ class DispatcherLine:
     async def _converse(self) -> None:
         """Serves one stream until it breaks. Raises LbdError, AioRpcError, DecodeError."""
         call, shares = await self._client.work(), TimeShares()
-        self._pending = self._all_reports()
+        self._pending = all_reports(self._held.values())
         self._heartbeat_wanted = True
         sending = asyncio.create_task(self._send(call), name="line to the dispatcher")
         sending.add_done_callback(lambda _: call.cancel())
@@ -165,16 +176,6 @@ class DispatcherLine:
             sending.cancel()
             with contextlib.suppress(asyncio.CancelledError, grpc.aio.AioRpcError):
                 await sending
-
-    def _all_reports(self) -> PendingReports[pb.AttemptReport]:
-        """All reports again: the last stream may have broken before any of them arrived."""
-        pending = PendingReports[pb.AttemptReport]()
-        for held in self._held.values():
-            for report in held.attempt.reports(has_ended=held.end is not None):
-                pending.add(report)
-            if held.end is not None:
-                pending.add(held.end)
-        return pending
 
     async def _send(self, call: "Call") -> None:
         while True:

@@ -12,7 +12,7 @@ from lbd.lbm.core.slots import Slots
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.inbound.submitted import Submitted
 from lbd.lbm.keeper_link import ProcessExit, Spawned
-from lbd.lbm.queue.dispatcher_line import DispatcherLine
+from lbd.lbm.queue.dispatcher_line import DispatcherLine, all_reports
 from lbd.process.boot_clock import clock_s
 from tests.unit.lbm.handover.passing import handed_over
 from tests.unit.lbm.queue.test_attempt_guards import KEY, Link, Spool, admit, start
@@ -87,7 +87,7 @@ async def test_an_unsettled_end_is_reported_again(running):
     host.link.spawns[0].exited.set_result(ProcessExit(15, 0.0, 0.0, 0, False))
     await until(lambda: attempt.is_over)
     following_host, following = taken_up(line)
-    reports = following._all_reports().take()
+    reports = all_reports(following._held.values()).take()
     assert [report.event for report in reports] == ["begun", "ended"]
     assert reports[-1].stop_reason == "cancel"
     assert not following.alive(*KEY)
@@ -98,5 +98,5 @@ async def test_its_stop_is_known(running):
     _, line, attempt = running
     attempt.stopped(True)
     _, following = taken_up(line)
-    reports = following._all_reports().take()
+    reports = all_reports(following._held.values()).take()
     assert [report.event for report in reports] == ["begun", "stopped"]
