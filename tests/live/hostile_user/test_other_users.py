@@ -255,4 +255,4 @@ def test_starves_nobody_of_connections(two):
     with under_way(two, MALLORY, f"exec /usr/bin/env -i python3 {program}") as process:
         assert process.stdout.readline() == "held\n"
         result = two.run(ANN, "cd / && lbrun -H h2 echo mine")
-        assert (result.returncode, result.stdout) == (0, "mine\n")
+        assert (result.returncode, result.stdout) == (0, "mine\n"), result.stderr
