@@ -35,7 +35,7 @@ def down(root: Path) -> bool:
 
 
 def take_down(root: Path, record: Record | None) -> bool:
-    groups = tuple(cgroups.find(cgroup_name(root)))  # whoever has written the record
+    groups = tuple(cgroups.find(cgroup_name(root)))  # a user may have written the record
     cgroups.leave(groups, processes.own_line())  # `down` may run inside a host
 
     def left() -> list[Process]:

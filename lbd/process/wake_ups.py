@@ -33,7 +33,7 @@ class Alarm:
         self._event = asyncio.Event()
         self.set, self.clear, self.wait = self._event.set, self._event.clear, self._event.wait
         self._timer: asyncio.Handle | None = None
-        self._due_s = 0.0  # a timer of uvloop's for less than 1 ms does not know
+        self._due_s = 0.0  # uvloop's shortest timers have no when()
 
     def set_in(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()

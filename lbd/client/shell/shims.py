@@ -152,7 +152,10 @@ def base_directory(environment: dict[bytes, bytes], config: bytes) -> bytes:
 def is_closed(directory: bytes) -> bool:
     """Returns False for another user's directory, for one where others may write, and for one that
     others can replace."""
-    return is_ours_alone(directory) and is_closed_to_others(posix.stat(directory))
+    try:
+        return is_ours_alone(directory) and is_closed_to_others(posix.stat(directory))
+    except OSError:  # it has just been removed
+        return False
 
 
 def is_closed_to_others(status: posix.stat_result) -> bool:
