@@ -15,8 +15,7 @@ class KernelThreads:
         in a container, where they cannot be seen."""
         before_s, self._used_s = self._used_s, {}
         for pid in process_table.pids() if self._are_visible else ():
-            # Of all processes only they, and few others, are in no session.
-            if process_table.session_of(pid) == 0 and (pid in before_s or is_one(pid)):
+            if is_one(pid):
                 self._used_s[pid] = process_table.cpu_clock_s(pid) or 0.0
         if not before_s:
             return 0.0
@@ -24,5 +23,9 @@ class KernelThreads:
 
 
 def is_one(pid: int) -> bool:
+    # All of them are in session 0. So is, in a container, whoever was begun outside, and anywhere
+    # what an init that leads no session has begun.
+    if process_table.session_of(pid) != 0 or not in_initial_pid_namespace():
+        return False
     status = process_table.status_of(pid)
     return pid == KTHREADD or (status is not None and status.parent == KTHREADD)

@@ -31,9 +31,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from lbd.load import cgroup, process_table
+from lbd.load import cgroup, kernel_threads, process_table
 from lbd.load.process_table import Entry, with_descendants
-from lbd.load.scopes import in_initial_pid_namespace
 from lbd.process.boot_clock import clock_s
 
 PORTION = 100
@@ -57,15 +56,13 @@ def by_portions(many: Sequence[One]) -> Iterator[Sequence[One]]:
 
 
 def entries_of(pids: Iterable[int]) -> Generator[None, None, dict[int, Entry]]:
-    """Returns those that exist, without the kernel's threads: these are in no session, and nearly
-    all that are in none are such threads. In a container 0 is any session of outside."""
-    least = 1 if in_initial_pid_namespace() else 0
+    """Returns those that exist, without the kernel's threads."""
     found: dict[int, Entry] = {}
     for number, portion in enumerate(by_portions(list(pids))):
         if number:
             yield
         for pid in portion:
-            if process_table.session_of(pid) >= least and (entry := process_table.entry_of(pid)):
+            if not kernel_threads.is_one(pid) and (entry := process_table.entry_of(pid)):
                 found[pid] = entry
     return found
 

@@ -1,7 +1,9 @@
 """The CPU time of the kernel's own threads."""
 
+import os
 from types import SimpleNamespace
 
+from lbd.keeper.limits import portions
 from lbd.load import kernel_threads, process_table
 from lbd.load.kernel_threads import KTHREADD, KernelThreads
 
@@ -29,6 +31,14 @@ def test_the_time_of_each_since_the_last_look(monkeypatch):
     assert threads.used_s() == 2.5
     there.remove(WORKER)
     assert threads.used_s() == 0.0
+
+
+def test_whoever_else_is_in_no_session_is_none(monkeypatch):
+    """An init that leads no session leaves those it begins in session 0, and so the CI's shell."""
+    monkeypatch.setattr(kernel_threads, "in_initial_pid_namespace", lambda: True)
+    monkeypatch.setattr(process_table, "session_of", lambda pid: 0)
+    assert not kernel_threads.is_one(os.getpid())
+    assert os.getpid() in portions.at_once(portions.entries_of([os.getpid()]))
 
 
 def test_those_of_this_machine_are_found_where_they_can_be_seen():
