@@ -69,7 +69,7 @@ MAY_IMPORT = {
     "lbd.local": SET,
     "lbd.launch": WORDS,
     "lbd.pack": WORDS | {"lbd.local"},
-    "lbd.process": SET | {"lbd.local", "lbd.metrics.core", "lbd.load.process_table"},
+    "lbd.process": SET | {"lbd.launch", "lbd.local", "lbd.metrics.core", "lbd.load.process_table"},
     "lbd.metrics.core": WORDS,
     "lbd.metrics": SET | NETWORK,
     "lbd.keeper": WORDS | {"lbd.config.access", "lbd.load"} | PROCESS,

@@ -4,7 +4,7 @@ import posix
 import sys
 
 from lbd.client.complaints import Trouble, encode
-from lbd.launch.own_places import is_ours_alone
+from lbd.launch.own_places import is_ours_alone, may_be_anybodys_mount
 
 TYPE_CHECKING = False  # importing typing would cost a millisecond
 if TYPE_CHECKING:
@@ -143,6 +143,8 @@ def may_be_at(path: str, user: int) -> bool:
     can create. Raises OSError.
     """
     ours = (0, posix.geteuid())
+    if may_be_anybodys_mount(path):
+        return False
     if user in ours:
         return True
     shared = False  # in a directory like /tmp anybody can create missing entries

@@ -6,23 +6,20 @@ from it. Only one `lbd lab` command at a time changes a lab: it holds DIR/lock.
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from lbd.config.load import default_runtime_dir
 from lbd.errors import ConfigError, LbdError
-from lbd.lab.plan import Plan, cgroup_name
+from lbd.lab.plan import Plan
 from lbd.local.own_lab import belongs_to_another
 from lbd.process.file_lock import lock_file
 from lbd.process.own_directory import fault_of
 from lbd.process.whole_file import write_whole
 
 SCHEMA = 1
-HOST = re.compile("h[1-9][0-9]*")
 PATIENCE_S = 10.0  # for another `lbd lab` command on the same lab
 
 
@@ -77,14 +74,20 @@ def save(record: Record) -> None:
 
 
 def load(root: Path) -> Record | None:
-    """Returns the lab in this directory, None if there is none. Raises LbdError if unreadable."""
+    """Returns the lab in this directory, None if there is none.
+
+    Raises LbdError if unreadable, or if we are root and the record is a user's: what it names is
+    killed, removed and entered."""
+    file = str(record_file(root))
     try:
-        text = record_file(root).read_text(encoding="utf-8")
+        with open(file, encoding="utf-8") as opened:
+            owner, text = os.fstat(opened.fileno()).st_uid, opened.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as problem:
-        file = str(record_file(root))
         raise LbdError(belongs_to_another(file) or f"{file}: {problem.strerror}") from problem
+    if owner not in (0, os.geteuid()):
+        raise LbdError(belongs_to_another(file) or f"{file} belongs to user {owner}")
     try:
         body = json.loads(text)
         return Record(
@@ -92,13 +95,13 @@ def load(root: Path) -> Record | None:
             made_root=bool(body["made_root"]),
             made_above=body.get("made_above") is True,
             ready=bool(body["ready"]),
-            cgroups=tuple(map(partial(own_group, root), body["cgroups"])),
+            cgroups=tuple(body["cgroups"]),
             cuts=tuple((a, b) for a, b in body["cuts"]),
             processes={name: Process(**entry) for name, entry in body["processes"].items()},
         )
     except (ValueError, KeyError, TypeError) as problem:
         raise LbdError(
-            f"{record_file(root)} is not a lab's record ({problem!r}); `lbd lab down --dir {root}` "
+            f"{file} is not a lab's record ({problem!r}); `lbd lab down --dir {root}` "
             "cleans up anyway"
         ) from problem
 
@@ -111,7 +114,7 @@ def read_plan(body: dict[str, object], root: Path) -> Plan:
         raise TypeError("hosts and settings are lists")
     return Plan(
         root=root,
-        hosts=tuple(map(host_name, hosts)),
+        hosts=tuple(hosts),
         isolate=str(body["isolate"]),
         subnet=str(body["subnet"]),
         cores=float(str(body["cores"])),
@@ -122,20 +125,6 @@ def read_plan(body: dict[str, object], root: Path) -> Plan:
         tls=body.get("tls") is True,
         host_settings=tuple(map(str, each)) if isinstance(each, list) else (),
     )
-
-
-def host_name(name: object) -> str:
-    """Raises ValueError: the lab's files are removed by these names, maybe by root."""
-    if not HOST.fullmatch(str(name)):
-        raise ValueError(f"{name!r} is no host of a lab")
-    return str(name)
-
-
-def own_group(root: Path, path: str) -> str:
-    """Raises ValueError unless the cgroup is the lab's: who is in there is killed."""
-    if os.path.basename(path) != cgroup_name(root) or ".." in Path(path).parts:
-        raise ValueError(f"{path} is no cgroup of this lab")
-    return path
 
 
 @contextmanager

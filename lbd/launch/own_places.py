@@ -28,3 +28,11 @@ def is_ours_alone(path: bytes) -> bool:
     except OSError:
         return False
     return path.startswith(b"/")
+
+
+def may_be_anybodys_mount(directory: str) -> bool:
+    """Returns whether this is a file system of its own in a directory like /tmp. A user may have
+    mounted it (FUSE), and then it says whatever they like of whose its files are. Raises OSError.
+    """
+    above = posix.stat(f"{directory}/..")
+    return bool(above.st_mode & SHARED) and posix.stat(directory).st_dev != above.st_dev

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lbd.errors import ConfigError, LbdError
+from lbd.launch.own_places import may_be_anybodys_mount
 from lbd.process.units import why_not_written
 
 RUNTIME, STATE = "host.runtime_dir", "host.state_dir"
@@ -59,6 +60,8 @@ def fault_of(path: Path, owners: Collection[int] | None = None) -> str:
         found = os.stat(path)
     if not stat.S_ISDIR(found.st_mode):
         return "Not a directory; it must be a directory this user can write to"
+    if may_be_anybodys_mount(str(path)):
+        return "it is a file system of its own where anybody may mount one; unmount it"
     if found.st_uid not in allowed:
         return f"it is owned by user {found.st_uid}; have it removed"
     closed = stat.S_IWOTH if found.st_uid == 0 else stat.S_IWOTH | stat.S_IWGRP

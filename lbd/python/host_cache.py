@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from lbd.launch.own_places import may_be_anybodys_mount
 from lbd.python.pipes import PIECE_BYTES, move, read_exactly, skip
 
 NAME = re.compile(r"[0-9A-Za-z._-]{1,200}")
@@ -131,7 +132,13 @@ def place(cache_bytes: int) -> Path:
 
 
 def temporary() -> Path:
-    return Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108  # as above
+    """Returns TMPDIR, unless others could rename what is ours there."""
+    named = os.environ.get("TMPDIR") or ""
+    with contextlib.suppress(OSError):
+        mode = os.stat(named).st_mode
+        if mode & stat.S_ISVTX or not mode & (stat.S_IWOTH | stat.S_IWGRP):
+            return Path(named)
+    return Path("/tmp")  # noqa: S108  # as above
 
 
 def lock_first(*directories: Path) -> tuple[Path, int]:
@@ -152,7 +159,8 @@ def lock(directory: Path) -> int:
         except FileNotFoundError:  # the last worker has just left
             continue
         found = os.fstat(handle)
-        if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        is_ours = found.st_uid == os.getuid() and not stat.S_IMODE(found.st_mode) & 0o077
+        if not is_ours or may_be_anybodys_mount(str(directory)):
             os.close(handle)
             raise PermissionError(f"{directory} is somebody else's, or open to others")
         fcntl.flock(handle, fcntl.LOCK_SH)

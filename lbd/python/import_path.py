@@ -76,8 +76,11 @@ def _all_may_write(place: Path) -> bool:
 
 
 def _is_ours(place: Path) -> bool:
+    """A file system that another user has mounted there would say what they like."""
     with contextlib.suppress(OSError):
-        return os.lstat(place).st_uid in (0, os.geteuid())
+        found = os.lstat(place)
+        is_mounted = found.st_dev != os.lstat(place.parent).st_dev
+        return found.st_uid in (0, os.geteuid()) and not is_mounted
     return False
 
 

@@ -1,14 +1,21 @@
 """What remains of a lab's files after its removal: nothing of its own, everything else."""
 
-import json
+import os
+import signal
+import subprocess
 
 import pytest
 
 from lbd.errors import LbdError
-from lbd.lab.plan import Plan, cgroup_name
-from lbd.lab.record import Record, load, record_file, save
-from lbd.lab.removal import remove_files
+from lbd.lab import lab
+from lbd.lab.lab import existing
+from lbd.lab.plan import Plan
+from lbd.lab.record import Process, Record, record_file, save
+from lbd.lab.removal import down, remove_files
+from lbd.load.process_table import task_of
 from lbd.local.own_lab import MADE_BY
+
+NOBODY = 65534
 
 
 def test_an_unfinished_key_is_removed_too(tmp_path):
@@ -32,16 +39,24 @@ def test_the_directory_above_goes_if_it_was_made_for_the_lab_and_is_empty(tmp_pa
         (root.parent / "theirs").unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("name", ["/home/bob", "../bob", "h1/../../bob", "h0", ""])
-def test_a_record_names_no_files_and_no_cgroups_but_the_labs(name, tmp_path):
-    """Root takes down the lab of a user, who has written the record."""
-    plan = Plan(tmp_path, ("h1",), "none", "127.1.1", 0.0, "", (), allow_root=False)
-    save(Record(plan, made_root=True, cgroups=(f"/sys/fs/cgroup/{cgroup_name(tmp_path)}",)))
-    assert load(tmp_path).plan == plan
-    for key, value in (("plan", {"hosts": [name]}), ("cgroups", [f"/sys/fs/cgroup/{name}"])):
-        body = json.loads(record_file(tmp_path).read_text())
-        body[key] = {**body[key], **value} if key == "plan" else value
-        record_file(tmp_path).write_text(json.dumps(body))
-        with pytest.raises(LbdError, match="is not a lab's record"):
-            load(tmp_path)
-        save(Record(plan, made_root=True))
+@pytest.mark.root
+def test_root_believes_no_record_of_a_user(tmp_path):
+    """Root takes down the lab of a user, whose record names others' files and processes."""
+    theirs = tmp_path / "bob"
+    theirs.mkdir()
+    root = tmp_path / "lab"
+    (root / "h1").mkdir(parents=True)
+    (root / "h1/lbd.toml").write_text(f"{MADE_BY}\n")
+    plan = Plan(root, ("h1", "../bob"), "none", "127.1.1", 0.0, "", (), allow_root=False)
+    with subprocess.Popen(["sleep", "60"]) as bystander:
+        named = {"h1": Process(bystander.pid, task_of(bystander.pid).started_ticks)}
+        save(Record(plan, made_root=True, ready=True, processes=named))
+        assert existing(root).plan == plan
+        os.chown(record_file(root), NOBODY, NOBODY)
+        with pytest.raises(LbdError, match="this lab belongs to"):
+            lab.kill(root, "h1", "host", signal.SIGKILL)
+        assert down(root)
+        assert bystander.poll() is None
+        bystander.kill()
+    assert theirs.is_dir()
+    assert not (root / "h1").exists()

@@ -234,11 +234,20 @@ static _Noreturn void wait_for_end(bool taken) {
         }
 }
 
+/* Returns whether this is a file system of its own in a directory like /tmp. A user may have mounted
+   it (FUSE), and then it says whatever they like of whose its files are. */
+static bool may_be_anybodys_mount(const char *path) {
+    struct stat above, itself;
+    if (stat(text("%s/..", path), &above) || stat(path, &itself)) return true;
+    return above.st_mode & 022 && itself.st_dev != above.st_dev;
+}
+
 /* Returns whether an object of `user` at `path` is there by root's or our will: the directories
    above it are root's or ours, and nobody else can replace anything in them. */
 static bool may_be_at(const char *path, uid_t user) {
     struct stat link, itself;
     bool shared = false; /* in a directory like /tmp anybody can create missing entries */
+    if (may_be_anybodys_mount(path)) return false;
     if (is_ours(user)) return true;
     for (const char *end = path; (end = strchr(end, '/')) && end[strspn(end, "/")]; end++) {
         char *above = text("%.*s", end == path ? 1 : (int)(end - path), path);

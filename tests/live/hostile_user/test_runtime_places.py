@@ -102,6 +102,18 @@ def test_a_link_is_followed_only_where_root_put_it(lbrun, place, short_dir):
     assert hears(lbrun, link, short_dir / "lbd.toml") == is_believed
 
 
+def test_a_file_system_that_anybody_may_have_mounted_says_nothing(lbrun, short_dir):
+    """FUSE, with `allow_other`, has root own whatever its user likes. A tmpfs stands for it."""
+    short_dir.chmod(0o755)
+    directory = made(made(short_dir / "run", (0, 0o1777)) / "lbd", (0, 0o755))
+    assert hears(lbrun, directory, short_dir / "lbd.toml")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "none", directory], check=True)
+    try:
+        assert not hears(lbrun, directory, short_dir / "lbd.toml")
+    finally:
+        subprocess.run(["umount", directory], check=True)
+
+
 def test_the_directories_of_this_system_that_belong_to_root(lbrun, short_dir):
     """/run/lock is below /run, and yet anybody may make a directory there."""
     if not Path("/run/lock").is_dir():

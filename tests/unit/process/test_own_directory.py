@@ -6,6 +6,7 @@ import pytest
 
 from lbd.errors import ConfigError
 from lbd.process.own_directory import RUNTIME, fault_of, make_own, why_not_believed
+from tests.unit.mounts import mounted
 
 ANN, MALLORY = 2001, 2002
 ROOT = pytest.mark.root
@@ -85,3 +86,14 @@ def test_which_directories_a_client_trusts(make, tmp_path):
     assert why_not_believed(path) == ""
     os.chown(path, MALLORY, MALLORY)
     assert f"is owned by user {MALLORY}" in why_not_believed(path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system")
+def test_a_file_system_that_a_user_may_have_mounted_is_nobodys(tmp_path):
+    place = tmp_path / "run"
+    place.mkdir()
+    with mounted(place):
+        assert fault_of(place) == why_not_believed(place) == ""
+        tmp_path.chmod(0o1777)
+        assert "a file system of its own" in fault_of(place)
+        assert "a file system of its own" in why_not_believed(place)

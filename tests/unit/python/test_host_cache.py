@@ -14,6 +14,7 @@ import pytest
 
 from lbd.python import host_cache
 from lbd.python.host_cache import HostCache
+from tests.unit.mounts import mounted
 
 BLOB = b"0123456789abcdef"
 
@@ -244,3 +245,23 @@ def test_what_others_leave_without_end_in_the_place_for_all_is_not_looked_throug
     assert len(opened) == 10 + 1  # its own
     cache.leave()
     cache.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system")
+def test_a_file_system_that_a_user_may_have_mounted_in_its_place_is_passed_over(tmp_path):
+    tmp_path.chmod(0o1777)
+    theirs = tmp_path / f"lbd-python-{os.getuid()}-name"
+    theirs.mkdir()
+    with mounted(theirs, "mode=700"):
+        cache = HostCache(tmp_path, "name")
+        assert cache.path(BLOB).parent != theirs
+        cache.leave()
+
+
+@pytest.mark.parametrize(("mode", "is_used"), [(0o700, True), (0o1777, True), (0o777, False)])
+def test_a_place_where_others_can_rename_what_is_ours_is_not_used(
+    tmp_path, monkeypatch, mode, is_used
+):
+    tmp_path.chmod(mode)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert (host_cache.temporary() == tmp_path) is is_used

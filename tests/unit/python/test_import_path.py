@@ -13,6 +13,7 @@ from lbd.local.frames import pack
 from lbd.python import wire
 from lbd.python.import_path import is_anybodys, is_believed, stamps
 from lbd.python.pickles import pack_call
+from tests.unit.mounts import mounted
 
 SOMEBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
@@ -53,6 +54,13 @@ def test_a_directory_of_another_user_in_such_a_place_and_links_to_it_are_not_tru
     ours.symlink_to(common / "project")
     for place in (common / "project", common / "project" / "below", ours):
         assert is_anybodys(str(place))
+
+
+@needs_root
+def test_a_file_system_that_a_user_may_have_mounted_there_is_not_trusted(common):
+    (common / "project").mkdir()
+    with mounted(common / "project"):
+        assert is_anybodys(str(common / "project"))
 
 
 @needs_root

@@ -1,10 +1,8 @@
 """On a disk that has no free byte the accounting can still be read; only writing waits."""
 
 import contextlib
-import os
 import shutil
 import sqlite3
-import subprocess
 import time
 
 import pytest
@@ -16,6 +14,7 @@ from lbd.lbm.usage.log import UsageLog
 from lbd.lbm.usage.store import PastJobs, UsageStore
 from tests.unit.lbm.usage.test_log import run_jobs
 from tests.unit.lbm.usage.test_store import usage
+from tests.unit.mounts import mounted
 
 NOW = time.time()
 
@@ -23,11 +22,8 @@ NOW = time.time()
 @pytest.fixture
 def disk(tmp_path):
     """A disk of 1 MB."""
-    mounting = ("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path)
-    if os.geteuid() or subprocess.run(mounting, capture_output=True).returncode:
-        pytest.skip("needs to mount a file system")
-    yield tmp_path
-    subprocess.run(["umount", "--lazy", tmp_path], check=True)
+    with mounted(tmp_path, "size=1m"):
+        yield tmp_path
 
 
 def fill(disk):
