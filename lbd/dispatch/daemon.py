@@ -104,7 +104,6 @@ class Dispatcher:
             tasks = [
                 group.create_task(self._follow_up(), name="follow up"),
                 group.create_task(self._tick(), name="tick"),
-                group.create_task(self._forget(), name="forget"),
             ]
             tasks += [group.create_task(work, name=name) for name, work in beside.items()]
             await ready()
@@ -277,7 +276,8 @@ class Dispatcher:
                 with contextlib.suppress(LedgerTrouble):
                     self.estimates.learn(await self.ledger.find(past))
 
-    async def _forget(self) -> None:
+    async def forget(self) -> None:
+        """Drops jobs that ended long ago, until cancelled."""
         while True:
             with contextlib.suppress(LedgerTrouble):
                 await clean_up(self.ledger, self.config.dispatch, by_uid=self.by_uid)

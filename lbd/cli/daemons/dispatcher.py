@@ -6,11 +6,13 @@ import logging
 import math
 import os
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from lbd.cli.daemons.aids import kept_up
 from lbd.cli.daemons.cluster_settings import ClusterSettings
 from lbd.cli.daemons.queue_right import QueueRight, stand_by
 from lbd.cli.daemons.waiting_queue import WaitingQueue
@@ -223,16 +225,20 @@ class Service:
         beside = self.lead.beside()
         beside["finish"] = finish(dispatcher, stop, finished)
         beside["lower the longest lease on record"] = lowering
-        beside["learn how predictions came true"] = predictions.learn()
-        beside["count what jobs wait for"] = DependencyCounts(dispatcher).run()
         lim = Path(self.config.host.runtime_dir, "lim.sock")
-        beside["drop removed hosts"] = drop_removed(lim, dispatcher)
-        beside["fit speedups"] = fit_speedups(queues.heads.speedups)
+        aids: dict[str, Callable[[], Coroutine[None, None, None]]] = {
+            "learn how predictions came true": predictions.learn,
+            "count what jobs wait for": DependencyCounts(dispatcher).run,
+            "drop removed hosts": partial(drop_removed, lim, dispatcher),
+            "forget old jobs": dispatcher.forget,
+            "fit speedups": partial(fit_speedups, queues.heads.speedups),
+        }
         if tuner.solves:
-            beside["solve cutoffs"] = tuner.run()
+            aids["solve cutoffs"] = tuner.run
         if own.mode in registry.BY_ESTIMATE:
             dispatcher.estimates = Estimates()
-            beside["learn estimates"] = dispatcher.learn()
+            aids["learn estimates"] = dispatcher.learn
+        beside |= {what: kept_up(what, run) for what, run in aids.items()}
         try:
             await dispatcher.run(finished, begin, beside)
         finally:

@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from lbd.cli.daemons import dispatcher
+from lbd.cli.daemons import aids, dispatcher
 from lbd.cli.daemons.dispatcher import Service, drop_removed, make_lead
 from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import Config, HostConfig
@@ -182,6 +182,36 @@ async def test_one_that_waits_for_its_ledger_is_in_trouble_and_tells_hosts_the_c
     leading = asyncio.create_task(service.term(stop))
     await until(lambda: service.dispatcher is not None and not service.trouble)
     assert "waits" not in await service.answer({"op": "metrics"}, daemon)
+    stop.set()
+    await leading
+
+
+async def test_a_fault_in_what_only_helps_to_estimate_ends_no_queue(tmp_path, monkeypatch, caplog):
+    """Whoever had sent what it came of would have ended each dispatcher that followed, too."""
+    monkeypatch.setattr(aids, "AGAIN_S", 0.01)
+    tries, learnt = [], asyncio.Event()
+
+    async def learn(_):
+        tries.append(1)
+        if len(tries) < 3:
+            raise ZeroDivisionError("a job of no time")
+        learnt.set()
+
+    monkeypatch.setattr(dispatcher.Predictions, "learn", learn)
+    config = Config(
+        host=HostConfig(runtime_dir=str(tmp_path), address="127.0.0.1"),
+        dispatch=DispatchConfig(host="h1", port=free_port()),
+    )
+    file, note = tmp_path / "ledger.sqlite", tmp_path / "ledger.last"
+    service = Service(config, Plain("h1", "a key"), OneFile(file, note), lambda _: None)
+    stop = asyncio.Event()
+    leading = asyncio.create_task(service.term(stop))
+    await asyncio.wait(
+        {leading, waiting := asyncio.create_task(learnt.wait())}, return_when="FIRST_COMPLETED"
+    )
+    assert waiting.done()
+    assert service.dispatcher is not None
+    assert caplog.text.count("learn how predictions came true: it failed") == 2
     stop.set()
     await leading
 
