@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from google.protobuf.message import DecodeError
 
-from lbd.errors import PeerError
+from lbd.errors import LostContact, PeerError
 from lbd.lbm.as_user import ALONE
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution import survivor
@@ -167,7 +167,12 @@ class Adoption:
         for client in left.clients:
             self._restore_client(client)
         for link_to in left.links_to:
-            self._open_again(link_to)
+            try:
+                self._open_again(link_to)
+            except ValueError as problem:
+                give_up("a stream", problem)
+                lost = LostContact(f"lost contact with {link_to.host}: what it sent makes no sense")
+                self._streams[link_to.stream.token].lose(lost)
         self._see_out_rest(left.jobs, is_ending=False)
         running = len(self._host.jobs.running)
         log.info("took over clients=%d jobs=%d", len(left.clients), running)

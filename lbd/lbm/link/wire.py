@@ -89,7 +89,7 @@ def unpack(message: bytes) -> list[tuple[int, bytes, memoryview]]:
     The messages of a batch are copies, so that keeping one does not keep the whole batch.
     """
     whole = _unpack_one(memoryview(message))
-    if whole[1] != BATCH:
+    if whole[:2] != (0, BATCH):  # so a message of a conversation, kept as it came, is one again
         return [whole]
     view, at = whole[2], 0
     found: list[tuple[int, bytes, memoryview]] = []

@@ -244,3 +244,14 @@ async def test_a_conversation_that_nobody_resumes_is_closed(host):
     ((_, stream, token, last_number),) = streams.resumed
     assert (token, last_number) == ("token", 5)
     assert stream.outbox.held() == [wire.pack(5, wire.HANGUP)]
+
+
+async def test_a_stream_of_which_nothing_can_be_made_is_given_up_alone(host):
+    """The LBM that was to follow ended, and with it the commands of everybody."""
+    streams = Streams()
+    links = [
+        LinkTo(host_name, f"{host_name}:1", StreamState(host_name, 0, 1, (), unread), 5, (5,))
+        for host_name, unread in (("h2", (b"?",)), ("h3", (wire.pack(5, b"?"),)))
+    ]
+    adoption(host, streams).take_up(Left([], links, [], [], [], None))
+    assert [place for place, *_ in streams.resumed] == [("h3", "h3:1")]

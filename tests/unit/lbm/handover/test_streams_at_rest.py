@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from lbd.lbm.link import wire as tags
 from tests.unit.lbm.handover.two_lbms import Clock, Command, World
 
 PAIRS = (("h1", "h2"), ("h2", "h1"))
@@ -64,3 +65,22 @@ def test_an_lbm_is_restarted_while_it_resumes_what_another_restart_has_left(firs
         said, heard, ended = run(1, [(0.1, first), (later_s, second)])
         assert heard == said, f"{later_s:g} s later"
         assert ended == [], f"{later_s:g} s later"
+
+
+def test_a_batch_within_a_batch_ends_nothing_when_the_lbm_is_restarted():
+    """It was kept unread for the next LBM, which could not read it and ended."""
+
+    async def poisoned():
+        world = World(random.Random(1))
+        command, other = Command(world, 1, "h1", "h2"), Command(world, 2, "h2", "h1")
+        await command.start()
+        await other.start()
+        for _ in range(2):  # sent together
+            command.there().put(tags.BATCH, b"\5")
+        await asyncio.sleep(1)
+        await world.restart("h1")
+        await asyncio.sleep(5)
+        return [tag for tag, _ in command.talk()._inbox], other.heard(), world.ended
+
+    with asyncio.Runner(loop_factory=Clock) as runner:
+        assert runner.run(poisoned()) == ([tags.BATCH] * 2, ([], []), [])
