@@ -21,7 +21,7 @@ from lbd.lbm.outbound.request import make_request
 from lbd.lbm.session.client import Pipes
 from lbd.lbm.session.peer_process import PeerProcess
 from lbd.lbm.session.request import ClientRequest
-from lbd.lbm.staging.step import complaint_in
+from lbd.lbm.staging.step import complaint_file, complaint_in
 from lbd.local import client_tags
 from lbd.net.gen import lbm_pb2
 
@@ -118,7 +118,7 @@ class Staging:
     async def _follow(self, ends: StdFds) -> str:
         """Returns what the far end says went wrong; "" if nothing did."""
         assert self._step is not None
-        said = os.memfd_create("complaint", os.MFD_CLOEXEC)
+        said = complaint_file()
         try:
             ends.stderr = Fd(os.dup(said))
             self._step.attach(ends)

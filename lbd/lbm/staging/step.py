@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import fcntl
 import os
 from collections.abc import Iterable, Sequence
 
@@ -34,7 +35,7 @@ async def failure_of_step(
     link: KeeperLink, order: Order, source: int | None, output: int | None
 ) -> tuple[str, int]:
     """Like `run_step`; with the errno behind it, 0 if there is none."""
-    said = os.memfd_create("complaint", os.MFD_CLOEXEC)
+    said = complaint_file()
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     order.closed_fds = 0
     try:
@@ -57,9 +58,18 @@ def errno_of(ended: ProcessExit) -> int:
     return ended.status if 1 < ended.status < SIGNALLED else 0
 
 
+def complaint_file() -> int:
+    """Returns a file for a step's stderr, which does not grow: it is memory of this LBM, and the
+    host that does the step may send what it likes. Writing beyond its end fails."""
+    said = os.memfd_create("complaint", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(said, COMPLAINT_BYTES)
+    fcntl.fcntl(said, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
+    return said
+
+
 def complaint_in(said: int, status: int) -> str:
-    """Returns what a failed step has written to its stderr, for people."""
-    text = os.pread(said, COMPLAINT_BYTES, 0).decode(errors="replace").strip()
+    """Returns what a failed step has written to its `complaint_file`, for people."""
+    text = os.pread(said, COMPLAINT_BYTES, 0).rstrip(b"\0").decode(errors="replace").strip()
     return one_line(text) or f"ended with {status}"
 
 

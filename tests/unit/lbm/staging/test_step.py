@@ -1,5 +1,6 @@
 """The messages of a step that packs or unpacks, wherever it ran."""
 
+import asyncio
 import errno
 import os
 
@@ -8,7 +9,9 @@ import pytest
 from lbd.errors import Unavailable
 from lbd.keeper.spawn_order import Order
 from lbd.lbm.keeper_link import ARE_KILLED, Forked, ProcessExit, Spawned, SpawnFailed
-from lbd.lbm.staging.step import complaint_in, failure_of_step
+from lbd.lbm.link.nonblocking_fd import Descriptor
+from lbd.lbm.link.pump import Sink
+from lbd.lbm.staging.step import complaint_file, complaint_in, failure_of_step
 
 
 @pytest.mark.parametrize(
@@ -30,12 +33,29 @@ def test_the_message_from_another_host_is_one_printable_line(said):
 
 
 def complaint_of(said):
-    descriptor = os.memfd_create("complaint")
+    descriptor = complaint_file()
     try:
         os.write(descriptor, said)
         return complaint_in(descriptor, 3)
     finally:
         os.close(descriptor)
+
+
+async def test_a_host_that_complains_without_end_fills_no_memory():
+    """What it sent was kept as it came, 300 MB/s of it."""
+    descriptor, acknowledged, gone = complaint_file(), [], []
+    sink = Sink(Descriptor(os.dup(descriptor)), acknowledged.append, lambda: gone.append(1))
+    moving = sink.start()
+    for number in range(64):
+        sink.put(b"no room%d\n" % number + bytes(1 << 18))
+        await asyncio.sleep(0.001)
+    sink.put(b"")
+    await moving
+    assert sum(acknowledged) > 1 << 23, "it may go on"
+    assert gone == [1]
+    assert os.fstat(descriptor).st_blocks * 512 <= 4096
+    assert complaint_in(descriptor, 1) == "no room0"
+    os.close(descriptor)
 
 
 class Link:
