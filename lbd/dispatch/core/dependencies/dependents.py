@@ -158,8 +158,10 @@ class Dependents:
     def came_again(self, job: QueuedJob) -> None:
         """A job that had ended starts again."""
         for span, watched in self._of(job):
-            watched.open, watched.bad = None, False
             self._unasked[span] = None
+            if watched.open is None and not watched.bad:
+                continue  # none of its dependents, which may be very many, has gone past it
+            watched.open, watched.bad = None, False
             for name in watched.dependents:
                 self.waits[name].is_doubtful = True
 
@@ -194,7 +196,8 @@ class Dependents:
             return
         watched.open, watched.bad = open_jobs, watched.bad or bad
         watched.on_record = on_record == span[1] - span[0] + 1
-        self._news_of(span, watched)
+        if watched.bad or not (watched.open and watched.on_record):  # else nothing is decided
+            self._news_of(span, watched)
 
     def _news_of(self, span: Span, watched: Watched) -> None:
         for job, hows in watched.dependents.items():
