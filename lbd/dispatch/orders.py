@@ -23,6 +23,7 @@ from lbd.process.boot_clock import clock_s
 from lbd.text.one_line import one_line
 
 ACTS_AT_ONCE, BYTES_AT_ONCE = 1000, 8 << 20  # jobs: as many as are written together
+TURN_S = 0.05  # of one order: then others are served, whatever its jobs cost
 LOOK_EVERY_S = 0.1  # whether the ledger can be written
 UNLESS_RESTARTED = "not at all if the dispatcher is restarted before"
 
@@ -92,6 +93,9 @@ class Orders:
                     problems += of_each(left, f"not done; try again once {until}")
                     break
                 unsettled_bytes = 0
+            elif clock_s() - order.turn_began_s > TURN_S:
+                await asyncio.sleep(0)
+                order.turn_began_s = clock_s()
         if not reply.done:
             problems += skipped
         if until := await self._unwritten(asked):
@@ -133,6 +137,7 @@ class Order:
         self._gangs: set[int] = set()  # those acted on as a whole
         self._refused: set[int] = set()  # those whose refusal was reported
         self._not_held: set[int] = set()  # of the jobs to release
+        self.turn_began_s = clock_s()
 
     def in_turn(self, rows: Sequence[JobRow]) -> Sequence[JobRow]:
         if self._asked.cancels_waiting:  # none may start while others are interrupted

@@ -11,7 +11,6 @@ from lbd.dispatch.calls import LONG_OF_USER
 from lbd.dispatch.core.ledger_rows import Wanted
 from lbd.dispatch.core.records import Changed, Fate, Settle
 from lbd.dispatch.ledger.batches import LATE_S, Batch, Batches
-from lbd.dispatch.orders import ACTS_AT_ONCE
 from lbd.dispatch.watching import (
     GATHER_ONE_S,
     PIECE_JOBS,
@@ -335,23 +334,6 @@ async def test_what_one_user_watches_is_bounded_and_another_is_not_kept_from_it(
         await asyncio.wait(tasks)
     assert world.desk._watching._of_host.held == world.desk._watching._of_user.held == 0
     assert not len(world.dispatcher.watchers)
-
-
-async def test_orders_about_many_jobs_leave_room_for_others(world):
-    """`lbctl hold 1-100000` delayed everybody for seconds, and the disk for as long: two such
-    orders in turn, by one user, kept all others from submitting anything."""
-    count = 4 * ACTS_AT_ONCE
-    await world.submit(array(count))
-    acting = asyncio.create_task(world.act(user="ann", verb="hold", selectors=[f"1-{count}"]))
-    held = 0
-    async with asyncio.timeout(60):
-        while not held:
-            await asyncio.sleep(0)
-            held = sum(bool(live.held) for live in world.dispatcher.life.jobs.values())
-        assert (await world.submit(asking(user="bob", inner={"user": "bob"}))).error == ""
-        assert not acting.done()
-        assert held < count
-        assert len((await acting).done) == count
 
 
 async def test_few_long_questions_of_one_user_are_looked_into_at_once(world):

@@ -273,27 +273,6 @@ def test_a_job_that_restarted_is_waited_for_again_whatever_was_met_before():
     assert dependents.verdict(job, 0.0) == ""
 
 
-def test_tasks_that_come_again_one_after_the_other_cost_no_step_for_each_that_waits():
-    """A user requeued the tasks of an array that a hundred thousand jobs waited for: the dispatcher
-    answered nobody for nine seconds."""
-    dependents, names = Dependents(), [JobId(str(number)) for number in range(100, 110)]
-    for name in names:
-        dependents.park(name, Waits((Condition(How.OK, 1, 9, "1"),)))
-    dependents.due.clear()
-    ((first, last),) = dependents.uncounted()
-    dependents.counted((first, last), 1, 9, bad=False)
-    assert not dependents.due, "nothing is decided"
-    for number in range(1, 10):
-        dependents.came_again(QueuedJob(JobId(str(number)), array=1))
-        doubted = [dependents.waits[name].is_doubtful for name in names]
-        assert set(doubted) == {number == 1}
-        for name in names:
-            assert dependents.verdict(name, 0.0) is None
-    assert dependents.uncounted() == [(1, 9)]
-    dependents.counted((1, 9), 0, 9, bad=False)
-    assert [dependents.verdict(name, 0.0) for name in dependents.due] == [""] * len(names)
-
-
 def test_a_job_that_arrives_after_everything_is_decided_learns_of_it():
     for well, how, found in ((False, OK, True), (True, FAILED, True), (True, OK, False)):
         dependents, job = Dependents(), JobId("9")

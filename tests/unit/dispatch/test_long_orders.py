@@ -1,0 +1,47 @@
+"""Orders about many jobs, and others meanwhile."""
+
+import asyncio
+
+import pytest
+
+from lbd.dispatch import orders
+from lbd.dispatch.orders import ACTS_AT_ONCE
+from tests.unit.dispatch.services import asking, opened
+
+
+@pytest.fixture
+async def world(tmp_path):
+    async with opened(tmp_path / "ledger.db") as made:
+        yield made
+
+
+def array(count):
+    return asking(count=count, is_array=True, slots=60_000)
+
+
+async def test_orders_about_many_jobs_leave_room_for_others(world):
+    """`lbctl hold 1-100000` delayed everybody for seconds, and the disk for as long: two such
+    orders in turn, by one user, kept all others from submitting anything."""
+    count = 4 * ACTS_AT_ONCE
+    await world.submit(array(count))
+    acting = asyncio.create_task(world.act(user="ann", verb="hold", selectors=[f"1-{count}"]))
+    held = 0
+    async with asyncio.timeout(60):
+        while not held:
+            await asyncio.sleep(0)
+            held = sum(bool(live.held) for live in world.dispatcher.life.jobs.values())
+        assert (await world.submit(asking(user="bob", inner={"user": "bob"}))).error == ""
+        assert not acting.done()
+        assert held < count
+        assert len((await acting).done) == count
+
+
+async def test_orders_that_cost_much_for_each_job_leave_room_too(world, monkeypatch):
+    monkeypatch.setattr(orders, "TURN_S", -1.0)  # as if each had taken long
+    await world.submit(array(100))
+    acting = asyncio.create_task(world.act(user="ann", verb="hold", selectors=["1-100"]))
+    seen = set()
+    while not acting.done():
+        seen.add(sum(bool(live.held) for live in world.dispatcher.life.jobs.values()))
+        await asyncio.sleep(0)
+    assert seen >= set(range(1, 100))
