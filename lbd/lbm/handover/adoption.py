@@ -238,7 +238,7 @@ class Adoption:
             self._host.workdirs.adopt(held.id, Workdir(held.origin, held.user, held.path))
             talk = link.stream.converse(held.number)
             request = lbm_pb2.WorkdirRequest(id=held.id).SerializeToString()
-            link.serve(hold_workdir(self._host, held.id), talk, request, None)
+            link.serve(hold_workdir(self._host, held.id), talk, request, None, held.id)
         return link
 
     def _restore_attached(self, left: Attached) -> None:

@@ -39,7 +39,6 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.queue.dispatcher_line import DispatcherLine
 from lbd.lbm.session.server import ClientServer
 from lbd.lbm.session.session import Connection
-from lbd.net.gen import lbm_pb2
 from lbd.net.gen.handover_pb2 import Handover, HeldValue
 from lbd.process.job_log import JobLog
 
@@ -233,8 +232,7 @@ def link_from(
         if serving.task.done() or (job is not None and job.is_done):
             continue
         if job is None:
-            name = lbm_pb2.WorkdirRequest.FromString(request).id
-            if (made := host.workdirs.get(name)) is not None:
+            if (made := host.workdirs.get(name := serving.workdir)) is not None:
                 workdirs.append(WorkdirHeld(number, name, made.origin, made.user, made.path))
             else:
                 again.append(tags.pack(number, tags.WORKDIR, request))

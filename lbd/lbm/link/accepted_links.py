@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
@@ -17,7 +18,7 @@ from lbd.lbm.inbound.attached_job import AttachedJob
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.request import count_words, read_run_request
 from lbd.lbm.link import wire as tags
-from lbd.lbm.link.conversation import TOO_MUCH_AHEAD, Conversation, Stream
+from lbd.lbm.link.conversation import FEW_BYTES, TOO_MUCH_AHEAD, Conversation, Stream
 from lbd.lbm.session.request import turns_of_words
 from lbd.lbm.staging.attached_workdir import serve_workdir
 from lbd.local.rate_limit import TimeShares, turns_of
@@ -26,7 +27,6 @@ from lbd.net.gen import lbm_pb2
 
 FOR_EVER_S = float("inf")
 CONVERSATION_BYTES = 4096
-EARLY_BYTES = 1 << 16  # a command that has not begun receives nothing but signals
 RESTING_MAX = 16  # streams of one host; it has two to each other host at most
 ANSWERS_MAX = 1 << 16  # messages that an origin has not read; no real set of commands has more
 NOTHING_TO_RESUME = "its LBM was restarted and no longer has these commands"
@@ -47,6 +47,7 @@ class Serving:
     talk: Conversation
     request: bytes
     job: AttachedJob | None
+    workdir: str = ""  # the id of the one that it has made
 
     def give_up(self, number: int = 0) -> None:
         """Ends the command: nobody waits for it any more, since that signal."""
@@ -242,12 +243,17 @@ class AcceptedLink:
             many = "too many long requests at once (lbm.host_request_bytes, hosts_request_bytes)"
             self._refuse(talk, many)
             return
-        talk.ahead_bytes = EARLY_BYTES
+        talk.ahead_bytes = FEW_BYTES  # it receives nothing but signals
         if request is not None:
             job = AttachedJob(self._host, talk, self.claims)
             self._serve(job.serve(request), talk, bytes(body), job)
         else:
-            self._serve(serve_workdir(self._host, talk, body, self.key[0]), talk, bytes(body), None)
+            made = partial(self._has_made, talk.number)
+            serving = serve_workdir(self._host, talk, body, self.key[0], made)
+            self._serve(serving, talk, bytes(body), None)
+
+    def _has_made(self, number: int, workdir: str) -> None:
+        self.jobs[number].workdir = workdir
 
     def _refuse(self, talk: Conversation, reason: str, phase: str = "admission") -> None:
         talk.put(tags.REFUSED, refusal(reason, phase))
@@ -259,10 +265,12 @@ class AcceptedLink:
         talk: Conversation,
         request: bytes,
         job: AttachedJob | None,
+        workdir: str = "",
     ) -> None:
-        """Serves a command that an earlier LBM admitted. `job`: None for a workdir."""
+        """Serves a command that an earlier LBM admitted, or a workdir that it has made."""
         self._host.requests.add(self.sender, held_bytes(request))
         self._serve(living, talk, request, job)
+        self.jobs[talk.number].workdir = workdir
 
     def _serve(
         self,

@@ -62,6 +62,23 @@ class Outbox:
         elif self._lingering is None:
             self._lingering = asyncio.get_running_loop().call_later(linger_s, self._start)
 
+    def drop(self, conversation: int) -> bool:
+        """Drops what waits to be sent in a conversation. Returns whether its first message did, so
+        that the other side has not heard of it."""
+        number, was_first = pack(conversation, b""), False
+        for queue in (self._queue, self._held):
+            kept = [message for message in queue or () if not message.startswith(number)]
+            if queue is None or len(kept) == len(queue):
+                continue
+            was_first |= any(tags.is_first(one) for one in queue if one.startswith(number))
+            self._sent += len(queue) - len(kept)
+            if queue is self._queue:
+                self.count -= len(queue) - len(kept)
+            queue.clear()
+            queue.extend(kept)
+        self._settle()
+        return was_first
+
     @property
     def waiting(self) -> int:
         """The number of messages that gRPC has not taken yet."""
@@ -152,6 +169,7 @@ Message = tuple[bytes, memoryview]  # tag, body
 # Limit on what has arrived for one job and is not read yet: two outputs, as far as their windows
 # allow, and some control messages. A peer that sends more ignores the windows.
 INBOX_BYTES = 2 * (WINDOW_BYTES + PIECE_MAX_BYTES) + (1 << 20)
+FEW_BYTES = 1 << 16  # the limit where little is said: before a command has begun, of a workdir
 MESSAGE_BYTES = 512  # the cost of even an empty message
 # At least what a host that gathers small messages (`Outbox`) sends at once. With less, more and
 # more messages would wait to be read.
@@ -265,6 +283,12 @@ class Conversation:
     def unread(self) -> list[bytes]:
         """The unread messages, as they arrived."""
         return [pack(self.number, tag, bytes(body)) for tag, body in self._inbox]
+
+    def hang_up(self, signal: int) -> None:
+        """Has the other side end what it is about, by that signal unless 0. What waits to be sent
+        is dropped: a host that reads nothing would have it kept for ever."""
+        if not self._stream.outbox.drop(self.number):
+            self.put(tags.HANGUP, bytes((signal,)) if signal else b"")
 
     def close(self) -> None:
         """Ends the conversation: later messages are ignored."""

@@ -77,6 +77,11 @@ def pack(conversation: int, tag: bytes, body: bytes = b"") -> bytes:
     return conversation.to_bytes(4, "little") + tag + body
 
 
+def is_first(message: bytes) -> bool:
+    """Whether it begins a conversation."""
+    return message[4:HEADER_BYTES] in (RUN, WORKDIR)
+
+
 def pack_batch(messages: list[bytes]) -> bytes:
     items = [len(item).to_bytes(LENGTH_BYTES, "little") + item for item in messages]
     return pack(0, BATCH, b"".join(items))

@@ -181,9 +181,10 @@ class RemoteCommand:
     def take_up(self, left: Outbound, talks: Talks) -> None:
         """Takes up what `leave` has left. Raises OSError, DecodeError, ValueError."""
         self.withheld = left.withheld
-        for run, far in ((left.run, self.run), (left.workdir, self.staging and self.staging.run)):
-            if run is not None and far:
-                far.restore(run, talks.of(run))
+        if left.run is not None:
+            self.run.restore(left.run, talks.of(left.run))
+        if left.workdir is not None and self.staging is not None:
+            self.staging.take_up(left.workdir, talks.of(left.workdir))
 
     def close(self, number: int = 0) -> None:
         """Has the host end it, by that signal, and remove what it holds of it."""

@@ -17,7 +17,7 @@ from lbd.lbm.core.journey_events import Refused
 from lbd.lbm.handover.codec import NO_FD, Fd
 from lbd.lbm.handover.records import FarRun, SinkState, SourceState
 from lbd.lbm.link import wire as tags
-from lbd.lbm.link.conversation import Conversation, Message
+from lbd.lbm.link.conversation import FEW_BYTES, INBOX_BYTES, Conversation, Message
 from lbd.lbm.link.descriptor_kinds import DescriptorKind, kind_of
 from lbd.lbm.link.nonblocking_fd import Descriptor
 from lbd.lbm.link.opened_links import PeerLinks
@@ -102,6 +102,7 @@ class RemoteRun:
                 return Refused(f"{self._host} {lack}", "feature")
         except Unavailable as problem:
             return Refused(str(problem), fault=True)
+        self._talk.ahead_bytes = INBOX_BYTES if is_run else FEW_BYTES  # of a workdir
         self._talk.put(tag, request.SerializeToString())
         sent()
         return await self.answer(waits)
@@ -233,8 +234,7 @@ class RemoteRun:
         self._state.is_following, talk = True, self._talk
         for number, output in ((1, ends.stdout), (2, ends.stderr)):
             if output is not None:
-                descriptor = Descriptor(output, self._threads)
-                self._sinks[number] = self._sink(number, descriptor, talk)
+                self._sinks[number] = self._sink(number, Descriptor(output, self._threads), talk)
         if ends.stdin is not None:
             if kind_of(ends.stdin) is DescriptorKind.REGULAR:
                 self._state.input_file = Fd(os.dup(ends.stdin))
@@ -392,6 +392,6 @@ class RemoteRun:
         if self._talk is None:
             return
         if not self._ended:
-            self._talk.put(tags.HANGUP, bytes((number,)) if number else b"")
+            self._talk.hang_up(number)
         self._talk.close()
         self._talk = None

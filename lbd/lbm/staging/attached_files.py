@@ -14,7 +14,9 @@ from lbd.errors import LbdError, Unavailable
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.journey_events import Refused
 from lbd.lbm.handover.codec import Fd
+from lbd.lbm.handover.records import FarRun
 from lbd.lbm.link import wire as tags
+from lbd.lbm.link.conversation import FEW_BYTES, Conversation
 from lbd.lbm.link.user_threads import StdFds
 from lbd.lbm.outbound.remote_run import RemoteRun
 from lbd.lbm.outbound.request import make_request
@@ -130,6 +132,12 @@ class Staging:
             os.close(said)
             self._step.close()
             self._step = None
+
+    def take_up(self, left: FarRun, talk: Conversation) -> None:
+        """Takes up the workdir that an earlier LBM has asked for. Raises OSError, DecodeError,
+        ValueError."""
+        talk.ahead_bytes = FEW_BYTES
+        self.run.restore(left, talk)
 
     def signal(self, number: int) -> bool:
         """Ends a transfer that is under way; returns False if there is none."""

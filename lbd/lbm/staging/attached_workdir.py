@@ -4,6 +4,7 @@ Its files are what steps of their own read and write (attached_files.py).
 """
 
 import asyncio
+from collections.abc import Callable
 
 from google.protobuf.message import DecodeError
 
@@ -20,11 +21,16 @@ NO_SLOT = "slot"
 
 
 async def serve_workdir(
-    host: InboundContext, talk: Conversation, message: memoryview, caller: str
+    host: InboundContext,
+    talk: Conversation,
+    message: memoryview,
+    caller: str,
+    made: Callable[[str], None],
 ) -> None:
-    """Serves a workdir until the origin hangs up, which cancels us."""
+    """Serves a workdir until the origin hangs up, which cancels us. `made` is told its id."""
     try:
         name = await open_workdir(host, bytes(message), caller)
+        made(name)
     except FilesRefused as trouble:
         refused = lbm_pb2.Refused(reason=str(trouble), try_another=True)
         refused.phase = "stage" if trouble.phase == "stage" else "admission"
@@ -43,11 +49,11 @@ async def open_workdir(host: InboundContext, message: bytes, caller: str) -> str
         raise FilesRefused("the request is not a WorkdirRequest") from None
     if caller not in ("", request.origin):
         raise FilesRefused(f"{caller} asks in the name of {request.origin}")
+    if not JOB_ID.fullmatch(request.id) or not is_job_of(request.origin, request.id):
+        raise FilesRefused(f"the request lacks an id of {request.origin}'s")
     admitted = await host.admit(request.user, request.uid, request.origin)
     if isinstance(admitted, Refuse):
         raise FilesRefused(admitted.reason)
-    if not JOB_ID.fullmatch(request.id) or not is_job_of(request.origin, request.id):
-        raise FilesRefused(f"the request lacks an id of {request.origin}'s")
     check_allowed(host.config.stage)
     if not request.forced and not host.slots.has_room(request.user, max(1, request.slots)):
         raise FilesRefused("no free slot", NO_SLOT)

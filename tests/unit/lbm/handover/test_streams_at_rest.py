@@ -84,3 +84,28 @@ def test_a_batch_within_a_batch_ends_nothing_when_the_lbm_is_restarted():
 
     with asyncio.Runner(loop_factory=Clock) as runner:
         assert runner.run(poisoned()) == ([tags.BATCH] * 2, ([], []), [])
+
+
+def test_a_workdir_is_handed_over_with_the_conversation_that_made_it_alone():
+    """A host asked for those of others as an LBM wrote itself down, before the names were checked,
+    and so had them removed under the commands that ran there."""
+
+    async def hijacked():
+        world = World(random.Random(1))
+        command = Command(world, 1, "h2", "h1")
+        await command.start()
+        world.lbms["h1"].host.admit = never
+        talk = await world.lbms["h2"].streams.converse("h1", "")
+        talk.put(tags.WORKDIR, command.request)
+        await asyncio.sleep(1)
+        await world.restart("h1")
+        await asyncio.sleep(5)
+        talk.hang_up(0)
+        await asyncio.sleep(5)
+        return world.ended, command.there() is not None
+
+    async def never(*_):
+        await asyncio.get_running_loop().create_future()
+
+    with asyncio.Runner(loop_factory=Clock) as runner:
+        assert runner.run(hijacked()) == ([], True)

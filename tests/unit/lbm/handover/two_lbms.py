@@ -24,6 +24,7 @@ from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.accepted_links import AcceptedLinks, serve_stream
 from lbd.lbm.link.opened_links import PeerLinks
+from lbd.lbm.staging.workdirs import FilesRefused
 from lbd.local.budget import Budget
 from lbd.local.rate_limit import Rates
 from lbd.net.gen import lbm_pb2
@@ -165,6 +166,8 @@ class Workdirs(dict):
         self._lbm = lbm
 
     async def open(self, request, _owner, _most):
+        if request.id in self:
+            raise FilesRefused("it exists")
         self[request.id] = SimpleNamespace(origin=request.origin, user=request.user, path=b"/")
 
     def adopt(self, name, workdir):
@@ -269,14 +272,15 @@ class Command:
     def __init__(self, world, number, origin, target):
         self._world, self._origin, self._target = world, origin, target
         self.name = f"{origin}-{number}"
+        request = lbm_pb2.WorkdirRequest(id=self.name, origin=origin, user="u", forced=True)
+        self.request = request.SerializeToString()
 
     async def start(self):
         lbm = self._world.lbms[self._origin]
         talk = await lbm.streams.converse(self._target, "")
         self._key = talk.token, talk.number
         lbm.talks[self._key] = talk
-        request = lbm_pb2.WorkdirRequest(id=self.name, origin=self._origin, user="u", forced=True)
-        talk.put(tags.WORKDIR, request.SerializeToString())
+        talk.put(tags.WORKDIR, self.request)
         (started, _), *_ = await talk.read()
         assert started == tags.STARTED
 

@@ -19,8 +19,8 @@ from lbd.lbm.inbound.attached_job import AttachedJob
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned
 from lbd.lbm.link import wire as tags
-from lbd.lbm.link.accepted_links import EARLY_BYTES, AcceptedLink, AcceptedLinks
-from lbd.lbm.link.conversation import TOO_MUCH_AHEAD, Stream
+from lbd.lbm.link.accepted_links import AcceptedLink, AcceptedLinks
+from lbd.lbm.link.conversation import FEW_BYTES, TOO_MUCH_AHEAD, Stream
 from lbd.lbm.link.user_threads import UserThreads
 from lbd.local.budget import Budget
 from lbd.local.rate_limit import Rates
@@ -355,7 +355,7 @@ class Wire:
 
     def flood(self, number):
         for _ in range(3):
-            self.link.hear(tags.pack(number, tags.STDIN, bytes(EARLY_BYTES)))
+            self.link.hear(tags.pack(number, tags.STDIN, bytes(FEW_BYTES)))
 
     def last_reason(self):
         tag, body = self.said[-1]

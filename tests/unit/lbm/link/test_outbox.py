@@ -2,7 +2,8 @@
 
 import asyncio
 
-from lbd.lbm.link.conversation import NOTICES_MAX, Outbox
+from lbd.lbm.link import wire as tags
+from lbd.lbm.link.conversation import NOTICES_MAX, Outbox, Stream
 
 LINGER_S = 3600.0
 
@@ -64,3 +65,54 @@ async def test_messages_that_are_queued_but_not_taken_are_counted():
     assert outbox.waiting == 9
     outbox.close()
     assert outbox.waiting == 0
+
+
+async def test_a_request_that_was_not_sent_yet_is_dropped_with_its_conversation():
+    """Of a host that reads nothing the requests of all who had given up were kept for ever."""
+    stream = Stream(never)
+    stream.converse(1).put(tags.RUN, b"under way")
+    await asyncio.sleep(0)
+    for number in range(2, 1000):
+        talk = stream.converse(number)
+        talk.put(tags.RUN, bytes(1 << 16))
+        talk.put(tags.STDIN, b"input")
+        talk.hang_up(0)
+        talk.close()
+    assert stream.outbox.waiting == 1
+    assert stream.outbox.count == 1
+    assert list(stream.conversations) == [1]
+
+
+async def test_of_a_command_that_was_asked_for_only_the_end_is_left_to_say():
+    sent, go_on = [], asyncio.Event()
+
+    async def write(message):
+        sent.extend(tags.unpack(message))
+        await go_on.wait()
+
+    stream = Stream(write)
+    talk, other = stream.converse(1), stream.converse(2)
+    talk.put(tags.RUN, b"request")
+    await asyncio.sleep(0)
+    talk.put(tags.STDIN, b"input")
+    other.put(tags.RUN, b"other")
+    flushed = asyncio.create_task(other.flush())
+    talk.hang_up(2)
+    go_on.set()
+    await flushed
+    await stream.outbox.flush()
+    said = [(number, tag, bytes(body)) for number, tag, body in sent]
+    assert said == [
+        (1, tags.RUN, b"request"), (2, tags.RUN, b"other"), (1, tags.HANGUP, b"\2")
+    ]  # fmt: skip
+    assert (stream.outbox.count, stream.outbox.waiting) == (3, 0)
+
+
+async def test_what_waits_for_the_next_stream_is_dropped_too():
+    stream = Stream(never)
+    stream.rest()
+    talk = stream.converse(1)
+    talk.put(tags.RUN, b"request")
+    assert stream.outbox.held()
+    talk.hang_up(0)
+    assert not stream.outbox.held()

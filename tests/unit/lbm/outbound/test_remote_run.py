@@ -10,7 +10,7 @@ from lbd.config.schema import LbmConfig
 from lbd.errors import LostContact
 from lbd.lbm.core.pauses import Pauses
 from lbd.lbm.link import wire
-from lbd.lbm.link.conversation import READ_AT_ONCE, Stream
+from lbd.lbm.link.conversation import FEW_BYTES, READ_AT_ONCE, Stream
 from lbd.lbm.link.user_threads import StdFds, UserThreads
 from lbd.lbm.outbound import remote_command
 from lbd.lbm.outbound.remote_command import RemoteCommand
@@ -33,7 +33,7 @@ class FarHost:
 
     async def take(self, message):
         for _, tag, body in wire.unpack(message):
-            if tag == wire.RUN:
+            if tag in (wire.RUN, wire.WORKDIR):
                 self.says(wire.STARTED)
             elif tag == wire.STDIN and body:
                 self.typed += bytes(body)
@@ -207,3 +207,14 @@ async def test_the_largest_figures_of_an_end_are_believed():
     end = lbm_pb2.Ended(exit_status=255, signal=64, cause="signalled", user_cpu_s=1e11)
     far.says(wire.ENDED, end.SerializeToString())
     assert await run.follow(None) == end
+
+
+async def test_what_a_host_sends_about_a_workdir_fills_no_memory():
+    """Nobody reads on once there is a workdir: 49 MiB were kept of each."""
+    far = FarHost()
+    run = RemoteRun(LbmConfig(), far, "h2", "h2:1", UserThreads().of(os.getuid()))
+    await run.start(lbm_pb2.WorkdirRequest(id="h1-1"), wire.WORKDIR)
+    talk = far.stream.conversations[1]
+    for _ in range(9):
+        far.says(wire.STDOUT, bytes(1 << 20))
+    assert sum(len(body) for _, body in talk._inbox) <= FEW_BYTES

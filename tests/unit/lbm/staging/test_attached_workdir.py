@@ -76,7 +76,7 @@ async def test_a_refusal_says_whether_another_time_or_host_would_do(
 ):
     change(host)
     talk, asked = Talk(), lbm_pb2.WorkdirRequest(id="h1-7", origin="h1", user="ann")
-    await serve_workdir(host, talk, memoryview(asked.SerializeToString()), "h1")
+    await serve_workdir(host, talk, memoryview(asked.SerializeToString()), "h1", pytest.fail)
     ((tag, said),) = talk.said
     assert tag == tags.REFUSED
     assert reason in said.reason
@@ -88,7 +88,7 @@ async def test_a_host_that_accepts_no_files_is_not_waited_for(host):
     forbid(host)
     is_full(host)
     talk, asked = Talk(), lbm_pb2.WorkdirRequest(id="h1-7", origin="h1", user="ann")
-    await serve_workdir(host, talk, memoryview(asked.SerializeToString()), "h1")
+    await serve_workdir(host, talk, memoryview(asked.SerializeToString()), "h1", pytest.fail)
     assert not talk.said[0][1].full
 
 
@@ -103,5 +103,5 @@ async def test_a_host_that_accepts_no_files_is_not_waited_for(host):
 )
 async def test_a_request_that_no_host_would_send_is_refused(host, body, reason):
     talk = Talk()
-    await serve_workdir(host, talk, memoryview(body), "h1")
+    await serve_workdir(host, talk, memoryview(body), "h1", pytest.fail)
     assert reason in talk.said[0][1].reason
