@@ -118,8 +118,8 @@ class QueueService:
             breaking.cancel()
             with self._paces.changing(name):
                 self._dispatcher.line_closed(name, line)
+        await line.stop_sending()
         if fault:
-            await line.stop_sending()
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, fault)
 
     async def _hear(self, name: HostId, line: HostConnection, message: bytes) -> None:

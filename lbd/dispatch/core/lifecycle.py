@@ -91,6 +91,7 @@ NOT_ALONE = (Cause.CUT, Cause.CHECKPOINT, Cause.EVICTED)
 STOPPING = (19, 20, 21, 22)  # SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU
 ENDING = (0, KILL, TERM)  # signals of `lbctl kill` that end a job; 0: none given
 LOOKS_MAX = 500  # jobs that may join the queue in one turn: 20 ms
+FEW_LOOKS = 20  # at one moment, where jobs end: one order may end very many
 STILL_S = 1.0  # without a tick: we were stopped, or suspended with our host
 NEVER_RAN = "cancelled before it ran"
 OVER = {
@@ -341,7 +342,7 @@ class Lifecycle:
             self.jobs.keep(live)
             self.dependents.park(job, Waits((), not_before))
             actions += self._begin(starts, now_s)
-        return actions + self._look_at_dependents(now_s, rng)
+        return actions + self._look_at_few(now_s, rng)
 
     def counted(
         self, span: Span, on_record: int, now_s: float, rng: Random, *, bad: bool
@@ -965,23 +966,31 @@ class Lifecycle:
         actions = [changed(live, state, fate, ending), *self._begin(starts, now_s)]
         self.dependents.drop(live.job.id)
         self.dependents.ended(live.job, well=state is JobState.DONE)
-        return actions + self._look_at_dependents(now_s, rng)
+        return actions + self._look_at_few(now_s, rng)
 
     def look_on(self, now_s: float, rng: Random) -> list[Action]:
         """Continues with due jobs that an earlier event had to leave."""
         return self._look_at_dependents(now_s, rng)
 
-    def _look_at_dependents(self, now_s: float, rng: Random) -> list[Action]:
+    def _look_at_few(self, now_s: float, rng: Random) -> list[Action]:
+        """`look_on` does the rest, in turns of its own."""
+        dependents = self.dependents
+        if dependents.moment_s != now_s:
+            dependents.moment_s, dependents.looks = now_s, 0
+        return self._look_at_dependents(now_s, rng, FEW_LOOKS - dependents.looks)
+
+    def _look_at_dependents(self, now_s: float, rng: Random, most: int = LOOKS_MAX) -> list[Action]:
         """Handles jobs whose conditions have changed, a limited number at a time, since all tasks
         of an array may join the queue at once. Also handles what ends because of that."""
         dependents, actions = self.dependents, list[Action]()
         if dependents.is_looking:
             return []
         dependents.is_looking = True
-        for _ in range(LOOKS_MAX):
+        for _ in range(most):
             if not dependents.due:
                 break
             job = dependents.due.popleft()
+            dependents.looks += 1
             if job not in dependents.waits or (why := dependents.verdict(job, now_s)) is None:
                 continue
             dependents.drop(job)

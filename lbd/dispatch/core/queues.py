@@ -447,7 +447,8 @@ class Queues:
             self.aside.pop(leader.id, None)
         self.gangs.left(entry)
         self.registry.remove(entry)
-        return self._fill(self.servers, now_s, rng)
+        # Without a leader it was in no line, or left it with another of its jobs.
+        return self._fill(self.servers, now_s, rng) if leader is not None else []
 
     def _again(self, entry: Entry, number: int, now_s: float, rng: Random) -> list[Start]:
         self.is_suspended(entry.id, False, now_s)

@@ -71,6 +71,7 @@ class Dependents:
         self.due: deque[JobId] = deque()
         self.unix_s = 0.0  # the offset from our own clock to UNIX seconds
         self.is_looking = False
+        self.moment_s, self.looks = 0.0, 0  # when jobs ended last; jobs looked at since
         self._watched: dict[Span, Watched] = {}
         self._unasked: dict[Span, None] = {}  # of these, those to ask the ledger about
         # its answer is pending; outdated if the span must be asked about again
