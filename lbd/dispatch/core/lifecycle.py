@@ -974,23 +974,21 @@ class Lifecycle:
 
     def _look_at_few(self, now_s: float, rng: Random) -> list[Action]:
         """`look_on` does the rest, in turns of its own."""
-        dependents = self.dependents
-        if dependents.moment_s != now_s:
-            dependents.moment_s, dependents.looks = now_s, 0
-        return self._look_at_dependents(now_s, rng, FEW_LOOKS - dependents.looks)
+        most = self.dependents.looks.left(now_s, FEW_LOOKS)
+        return self._look_at_dependents(now_s, rng, most)
 
     def _look_at_dependents(self, now_s: float, rng: Random, most: int = LOOKS_MAX) -> list[Action]:
         """Handles jobs whose conditions have changed, a limited number at a time, since all tasks
         of an array may join the queue at once. Also handles what ends because of that."""
         dependents, actions = self.dependents, list[Action]()
-        if dependents.is_looking:
+        if dependents.looks.are_under_way:
             return []
-        dependents.is_looking = True
+        dependents.looks.are_under_way = True
         for _ in range(most):
             if not dependents.due:
                 break
             job = dependents.due.popleft()
-            dependents.looks += 1
+            dependents.looks.count += 1
             if job not in dependents.waits or (why := dependents.verdict(job, now_s)) is None:
                 continue
             dependents.drop(job)
@@ -1001,7 +999,7 @@ class Lifecycle:
             actions.append(Met(job))
             if not live.held:
                 actions += self._begin(self.queues.returned(live.job, now_s, rng), now_s)
-        dependents.is_looking = False
+        dependents.looks.are_under_way = False
         return actions
 
     def _close(self, name: HostId, now_s: float, rng: Random) -> list[Action]:

@@ -63,6 +63,21 @@ class Watched:
         return bool(hows & BITS[How.FAILED]) and self.open == 0 and not self.bad
 
 
+@dataclass(slots=True)
+class Looks:
+    """The checks of due jobs."""
+
+    are_under_way: bool = False
+    moment_s: float = 0.0  # when jobs ended last
+    count: int = 0  # since then
+
+    def left(self, now_s: float, most: int) -> int:
+        """Returns how many of `most` at one moment are left."""
+        if self.moment_s != now_s:
+            self.moment_s, self.count = now_s, 0
+        return most - self.count
+
+
 class Dependents:
     """Feed it ended jobs and the time; `due` are the jobs to check."""
 
@@ -70,8 +85,7 @@ class Dependents:
         self.waits: dict[JobId, Waits] = {}
         self.due: deque[JobId] = deque()
         self.unix_s = 0.0  # the offset from our own clock to UNIX seconds
-        self.is_looking = False
-        self.moment_s, self.looks = 0.0, 0  # when jobs ended last; jobs looked at since
+        self.looks = Looks()
         self._watched: dict[Span, Watched] = {}
         self._unasked: dict[Span, None] = {}  # of these, those to ask the ledger about
         # its answer is pending; outdated if the span must be asked about again
