@@ -99,7 +99,8 @@ def change_what_is_needed(path):
         record = Handover.FromString(os.pread(given[0], 1 << 24, 0))
         assert record.needs == saving.NEEDS
         record.needs = record.version = saving.VERSION + 1
-        changed = saving.in_memory(record.SerializeToString())
+        changed = os.memfd_create("handover")
+        os.write(changed, record.SerializeToString())
         sock.sendall(frames.pack(keeper.LEAVE))
         holding.send_descriptors(sock, keeper.HOLD, [changed, *given[1:]])
         for descriptor in (changed, *given):

@@ -46,10 +46,12 @@ class Misfit(ValueError):
     """The value read does not fit its kind."""
 
 
-def write(record: object, bundle: Bundle) -> HeldValue:
-    """Its descriptors go into the bundle. Raises TypeError, ValueError, OverflowError if it does
-    not fit its class, or could not be read."""
-    return Writer(bundle).value(type(record), record)
+def write(record: object, bundle: Bundle, held: HeldValue | None = None) -> HeldValue:
+    """Writes it to `held`; its descriptors go into the bundle. Raises TypeError, ValueError,
+    OverflowError if it does not fit its class, or could not be read."""
+    held = held if held is not None else HeldValue()
+    Writer(bundle).value(held, type(record), record)
+    return held
 
 
 def read(kind: type[Record], held: HeldValue, given: Given) -> Record:
@@ -134,56 +136,58 @@ def is_one(value: object, kind: Kind) -> bool:
 
 
 class Writer:
+    """Fills messages where they are: one that becomes part of another is copied with all in it."""
+
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
 
-    def value(self, kind: Kind, value: object) -> HeldValue:
+    def value(self, held: HeldValue, kind: Kind, value: object) -> None:
         found = next((one for one in choices(kind) if is_one(value, one)), kind)
         if not is_one(value, found):
             raise TypeError(f"{value!r} is no {kind}")
         if is_record(found):
-            return HeldValue(record=self._record(value))
+            return self._record(held.record, value)
         match value:
             case enum.Enum():
-                return self.value(type(value.value), value.value)
+                self.value(held, type(value.value), value.value)
             case int() if found is Fd:
-                return HeldValue(descriptor=self._bundle.add(value))
+                held.descriptor = self._bundle.add(value)
             case int() | float() if found is float and not math.isnan(value):
-                return HeldValue(real=value)
+                held.real = value
             case dict():
-                return HeldValue(items=self._items(found, value.items()))
+                self._items(held.items, found, value.items())
             case tuple() | list() | set() | frozenset():
-                return HeldValue(items=self._items(found, value))
-        return plain(value)
+                self._items(held.items, found, value)
+            case _:
+                write_plain(held, value)
 
-    def _record(self, record: object) -> HeldRecord:
+    def _record(self, held: HeldRecord, record: object) -> None:
         made: type = type(record)
-        values = ((getattr(record, name), *of) for name, of in fields_of(made).items())
-        fields = [
-            HeldField(name=field.name, value=self.value(kind, value))
-            for value, field, kind in values
-            if not is_default(field, value)
-        ]
-        return HeldRecord(name=made.__name__, fields=fields)
+        held.name = made.__name__
+        for name, (field, kind) in fields_of(made).items():
+            if not is_default(field, value := getattr(record, name)):
+                self.value(held.fields.add(name=name).value, kind, value)
 
-    def _items(self, kind: Kind, items: Collection[object]) -> HeldItems:
-        kinds = of_items(kind, len(items))
-        return HeldItems(items=map(self.value, kinds, items))
+    def _items(self, held: HeldItems, kind: Kind, items: Collection[object]) -> None:
+        held.SetInParent()  # also if it is empty
+        for of_item, item in zip(of_items(kind, len(items)), items, strict=True):
+            self.value(held.items.add(), of_item, item)
 
 
-def plain(value: object) -> HeldValue:
+def write_plain(held: HeldValue, value: object) -> None:
     match value:
         case None:
-            return HeldValue(none=True)
+            held.none = True
         case bool():
-            return HeldValue(flag=value)
+            held.flag = value
         case int() if -INT_MAX <= value < INT_MAX:
-            return HeldValue(number=value)
+            held.number = value
         case bytes():
-            return HeldValue(data=value)
+            held.data = value
         case str():
-            return HeldValue(text=value.encode(errors="surrogateescape"))
-    raise TypeError(f"{value!r} is nothing plain")
+            held.text = value.encode(errors="surrogateescape")
+        case _:
+            raise TypeError(f"{value!r} is nothing plain")
 
 
 # -- reading ---------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, MutableSequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn
@@ -39,7 +39,8 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.queue.dispatcher_line import DispatcherLine
 from lbd.lbm.session.server import ClientServer
 from lbd.lbm.session.session import Connection
-from lbd.net.gen.handover_pb2 import Handover, HeldValue
+from lbd.local.write_all import write_all
+from lbd.net.gen.handover_pb2 import Handover
 from lbd.process.job_log import JobLog
 
 log = logging.getLogger("lbd.lbm")
@@ -100,12 +101,13 @@ async def leave(
     home.threads.rest()
     await until(lambda: is_settled(host) and home.threads.are_settled(), SETTLE_S)
     left = attempts.left() if attempts is not None else []
-    record, descriptors = write_down(links, home, listener, connections, left)
-    host.link.hand_over([in_memory(packed(record)), *descriptors])
+    parts = Parts()
+    descriptors = write_down(links, home, listener, connections, left, parts.put)
+    host.link.hand_over([parts.descriptor, *descriptors])
     log.info(
         "handed over commands_here=%d clients=%d descriptors=%d after_s=%.3f",
-        len(record.attached),
-        len(record.clients),
+        parts.attached,
+        parts.clients,
         len(descriptors),
         time.monotonic() - began_s,
     )
@@ -130,18 +132,24 @@ async def come_to_rest(links: AcceptedLinks, opened: PeerLinks | None) -> None:
     await until(lambda: all(stream.confirmed.is_set() for stream in streams), REST_S)
 
 
-def packed(record: Handover) -> bytes:
-    """Raises OSError."""
-    if record.ByteSize() > BYTES_MAX:
-        raise OSError(errno.EFBIG, "too many bytes in flight")
-    return record.SerializeToString()
+class Parts:
+    """What is written down, a part at a time, so that no more than one is there twice. The parts of
+    a message, one after the other, are the message."""
 
+    def __init__(self) -> None:
+        self.descriptor = os.memfd_create("lbm-handover", os.MFD_CLOEXEC)
+        self.attached = self.clients = 0
+        self._bytes = 0
 
-def in_memory(data: bytes) -> int:
-    descriptor = os.memfd_create("lbm-handover", os.MFD_CLOEXEC)
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(data)
-    return descriptor
+    def put(self, part: Handover) -> None:
+        """Raises OSError."""
+        data = part.SerializeToString()
+        self.attached += len(part.attached)
+        self.clients += len(part.clients)
+        self._bytes += len(data)
+        if self._bytes > BYTES_MAX:
+            raise OSError(errno.EFBIG, "too many bytes in flight")
+        write_all(self.descriptor, data)
 
 
 async def until(condition: Callable[[], bool], limit_s: float) -> None:
@@ -173,48 +181,57 @@ def write_down(
     listener: int,
     connections: list[Connection],
     attempts: list[QueuedAttempt],
-) -> tuple[Handover, list[int]]:
+    put: Callable[[Handover], None],
+) -> list[int]:
     """Writes everything down; no further step of the event loop follows. What cannot be written
-    down is lost alone: who has caused that must not end others' commands."""
+    down is lost alone: who has caused that must not end others' commands. Returns the descriptors.
+    Raises what `put` raises."""
     bundle, host = Bundle(), links.host
-    record = Handover(version=VERSION, needs=NEEDS, listener=bundle.add(listener))
+    head = Handover(version=VERSION, needs=NEEDS, listener=bundle.add(listener))
     for connection in connections:
+        part = Handover()
         try:
             if (client := connection.left()) is not None:
-                record.clients.append(codec.write(client, bundle))
+                codec.write(client, bundle, part.clients.add())
+                put(part)
         except (NotNow, *UNWRITABLE) as problem:
             command = connection.command
             job_log.info(command.job.id if command else "", "dropped a client: %r", problem)
             if command is not None:
                 command.let_go()
+
+    def write(field: str, record: object, what: str, job: str = "") -> bool:
+        part = Handover()
+        try:
+            codec.write(record, bundle, getattr(part, field).add())
+        except UNWRITABLE as problem:
+            job_log.warning(job, "%s cannot be handed over and is lost: %r", what, problem)
+            return False
+        put(part)
+        return True
+
     for peer in home.streams.all if home.streams is not None else ():
-        record.links_to.extend(written(link_to(peer), bundle, f"the stream to {peer.host}"))
+        write("links_to", link_to(peer), f"the stream to {peer.host}")
     for link in links.open.values():
-        left = link_from(host, link, bundle, record.attached)
-        record.links_from.extend(written(left, bundle, f"a stream from {link.key[0]}"))
+        left = link_from(host, link, lambda job, held: write("attached", held, "a command", job))
+        write("links_from", left, f"a stream from {link.key[0]}")
     for live in host.executions:
         if isinstance(live, AttachedJob) and live.is_alone and live.execution.phase in ALIVE:
             with suppress(NotNow):
                 if (mine := live.left(None)) is not None:
-                    record.attached.extend(written(mine, bundle, "a command", live.id))
+                    write("attached", mine, "a command", live.id)
     for attempt in attempts:
-        which = shown_id(attempt.running)
-        record.attempts.extend(written(attempt, bundle, "an attempt", which))
-    record.jobs.extend(host.link.jobs)
+        write("attempts", attempt, "an attempt", shown_id(attempt.running))
+    head.jobs.extend(host.link.jobs)
     if (unrecorded := home.usage.finish()) is not None:  # else the next LBM reads from a file
-        for held in written(unrecorded, bundle, "ended commands that are still to be recorded"):
-            record.unrecorded.CopyFrom(held)
-    record.descriptors = len(bundle.descriptors)
-    return record, bundle.descriptors
-
-
-def written(record: object, bundle: Bundle, what: str, job: str = "") -> list[HeldValue]:
-    """Returns the record as written, or nothing if it cannot be written."""
-    try:
-        return [codec.write(record, bundle)]
-    except UNWRITABLE as problem:
-        job_log.warning(job, "%s cannot be handed over and is lost: %r", what, problem)
-        return []
+        try:
+            codec.write(unrecorded, bundle, head.unrecorded)
+        except UNWRITABLE as problem:
+            head.ClearField("unrecorded")
+            log.warning("ended commands that are still to be recorded are lost: %r", problem)
+    head.descriptors = len(bundle.descriptors)
+    put(head)
+    return bundle.descriptors
 
 
 def link_to(peer: PeerLink) -> LinkTo:
@@ -223,9 +240,9 @@ def link_to(peer: PeerLink) -> LinkTo:
 
 
 def link_from(
-    host: InboundContext, link: AcceptedLink, bundle: Bundle, attached: MutableSequence[HeldValue]
+    host: InboundContext, link: AcceptedLink, write: Callable[[str, object], bool]
 ) -> LinkFrom:
-    """`attached` gets its commands that have begun; the others' requests are read again."""
+    """`write` gets its commands that have begun; the others' requests are read again."""
     again, workdirs = [], []
     for number, serving in link.jobs.items():
         job, request = serving.job, serving.request
@@ -242,13 +259,11 @@ def link_from(
         except NotNow:
             serving.talk.put(tags.FAILED, b"its lbm was restarted as the command began")
             continue
-        if held is not None:
-            attached.extend(found := written(held, bundle, "a command", job.id))
-            if not found:
-                serving.talk.put(tags.FAILED, b"its lbm was restarted and cannot go on with it")
-        else:  # it waits for a slot, or is being examined
+        if held is None:  # it waits for a slot, or is being examined
             again.append(tags.pack(number, tags.RUN, request))
             link.claims.give_back(job.id)
+        elif not write(job.id, held):
+            serving.talk.put(tags.FAILED, b"its lbm was restarted and cannot go on with it")
     caller, token = link.key
     stream, claims = link.stream.left(), tuple(link.claims.ids)
     stream = replace(stream, token=token, unread=(*again, *stream.unread))

@@ -62,7 +62,9 @@ def test_no_descriptor_is_kept_after_a_refusal(data, caplog):
     """The reader of a pipe whose other end we kept would never see its end."""
     reader, writer = os.pipe()
     with caplog.at_level(logging.WARNING):
-        assert read_left([leave.in_memory(data), writer]) is None
+        parts = os.memfd_create("handover")
+        os.write(parts, data)
+        assert read_left([parts, writer]) is None
     poll = select.poll()
     poll.register(reader)
     assert poll.poll(20_000) == [(reader, select.POLLHUP)]
@@ -161,12 +163,22 @@ async def link_of(before, number=1):
     )  # fmt: skip
 
 
+def into(found):
+    """Writes down a command, and reads it back."""
+
+    def write(_job, held):
+        found.append(codec.read(Attached, codec.write(held, Bundle()), Given([])))
+        return True
+
+    return write
+
+
 async def test_a_command_continues_with_its_stream(host):
     before, attached = host_of(), []
     link = await link_of(before)
-    left = leave.link_from(before, link, Bundle(), attached)
+    left = leave.link_from(before, link, into(attached))
     taking = adoption(host)
-    (command,) = [codec.read(Attached, held, Given([])) for held in attached]
+    (command,) = attached
     taking.take_up(Left([left], [], [command], [], ["h1-1"], None))
     assert list(taking._links.open) == [("h1", "token")]
     (follower,) = taking._links.open.values()
@@ -190,7 +202,7 @@ async def test_the_origin_of_a_command_that_is_just_starting_is_told_that_it_is_
     link = await link_of(before)
     job = link.jobs[1].job
     job.execution.phase, job.spawned = Phase.SPAWNING, None
-    assert leave.link_from(before, link, Bundle(), attached).stream.unread == ()
+    assert leave.link_from(before, link, into(attached)).stream.unread == ()
     assert attached == []
     assert job.talk.said[-1] == wire.FAILED
     await asyncio.wait(end(link))
@@ -206,7 +218,8 @@ async def test_a_command_that_cannot_be_written_down_is_lost_alone(caplog):
     place = SimpleNamespace(host=before, open=dict(enumerate(links)))
     usage = SimpleNamespace(finish=lambda: Unrecorded((), Gap(1, 0.0, math.nan)))
     home = SimpleNamespace(streams=None, usage=usage)
-    record, _ = leave.write_down(place, home, -1, [], [])
+    record = Handover()
+    leave.write_down(place, home, -1, [], [], record.MergeFrom)
     (left,) = [codec.read(Attached, held, Given([])) for held in record.attached]
     assert left.running.execution.spec.id == other.id
     assert poisoned.talk.said[-1] == wire.FAILED
@@ -220,7 +233,7 @@ async def test_a_command_that_waits_for_its_slot_asks_for_it_again():
     link = await link_of(before)
     link.jobs[1].job.execution.phase = Phase.SLOT
     link.jobs[1].request = b"request"
-    left = leave.link_from(before, link, Bundle(), attached)
+    left = leave.link_from(before, link, into(attached))
     assert left.stream.unread == (wire.pack(1, wire.RUN, b"request"),)
     assert attached == []
     await asyncio.wait(end(link))

@@ -212,7 +212,8 @@ class Lbm:
         """Returns the record for the next LBM; this one takes no further step."""
         self.host.executions.leaving = True
         await come_to_rest(self.links, self.streams)
-        record, _ = write_down(self.links, self.home, -1, [], [])
+        record = Handover()
+        write_down(self.links, self.home, -1, [], [], record.MergeFrom)
         record.descriptors = 0
         self.lives = False
         return record.SerializeToString(), list(self.talks)
