@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace, merge
 from itertools import chain, islice
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from lbd.dispatch.core.backlog import Backlog, Rows
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
@@ -102,6 +102,7 @@ class Group(Placed):
 
 
 Heap = list[tuple[int, Entry | Group]]
+Item = TypeVar("Item", Entry, Entry | Group)
 Turn = tuple[int, int, Flow]  # priority, place, flow
 SPARE_TURNS = 64  # stale turns allowed in a heap
 PASSED_MIN = 64  # jobs that started from behind others before what they left in a heap is removed
@@ -218,7 +219,7 @@ class Waiting:
         array = registered.kind.array if interleave else ALONE
         if array == ALONE and isinstance(registered, Entry):
             heappush(heap, (registered.number, registered))
-            return
+            return self._sweep_at_times(heap)
         group = self._groups.get((flow, array))
         if group is None:
             group = Group(array, registered.number, Rows(self._backlog))
@@ -227,6 +228,13 @@ class Waiting:
         elif array == ALONE and registered.number < group.place:
             self._bring_forward(heap, group, registered.number)
         group.add(registered)
+        self._sweep_at_times(group.heap)
+
+    def _sweep_at_times(self, heap: list[tuple[int, Item]]) -> None:
+        """What leaves and comes back (hold and release) leaves its former place in the heap."""
+        if len(heap) > 2 * self.jobs + PASSED_MIN:
+            heap[:] = [pair for pair in heap if self._waits(pair[1])]
+            heapify(heap)
 
     def _bring_forward(self, heap: Heap, group: Group, place: int) -> None:
         """Returns a job that had stepped aside, or an array that took turns, to its position."""
