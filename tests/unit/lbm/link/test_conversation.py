@@ -3,7 +3,8 @@
 import asyncio
 
 from lbd.errors import LostContact
-from lbd.lbm.link.conversation import MESSAGE_BYTES, Outbox, Stream
+from lbd.lbm.link.conversation import MESSAGE_BYTES, Stream
+from lbd.lbm.link.outbox import Outbox
 
 
 async def nowhere(_message):

@@ -3,7 +3,8 @@
 import asyncio
 
 from lbd.lbm.link import wire as tags
-from lbd.lbm.link.conversation import NOTICES_MAX, Outbox, Stream
+from lbd.lbm.link.conversation import Stream
+from lbd.lbm.link.outbox import NOTICES_MAX, Outbox
 
 LINGER_S = 3600.0
 
