@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 IndexesOf = Callable[[str], TaskIndexes]
 
 LOOK_EVERY_S = 0.2
+OTHERS = 3  # times as long as this: what others have of the time meanwhile
 LAST = "last"
 
 WAITS_BYTES_MAX = 256 << 10  # of the recorded dependencies of one submission
@@ -158,19 +159,26 @@ class DependencyCounts:
     dispatcher: Dispatcher
 
     async def run(self) -> None:
-        """Counts what is uncounted, and continues what an event left, until cancelled."""
+        """Counts what is uncounted, and continues what an event left, until cancelled. If that is
+        very much, others have most of the time."""
         while True:
             await self.look()
+            spent_s = self.look_on()
             if self.dispatcher.life.dependents.due:
-                await asyncio.sleep(0)
+                await asyncio.sleep(OTHERS * spent_s)
             else:
                 await next_moment(LOOK_EVERY_S)
+
+    def look_on(self) -> float:
+        """Returns the seconds that it took."""
+        dispatcher, began_s = self.dispatcher, time.thread_time()
+        if dispatcher.life.dependents.due:
+            dispatcher.carry(dispatcher.life.look_on(clock_s(), dispatcher.rng))
+        return time.thread_time() - began_s
 
     async def look(self) -> None:
         dispatcher, dependents = self.dispatcher, self.dispatcher.life.dependents
         dependents.unix_s = time.time() - clock_s()
-        if dependents.due:
-            dispatcher.carry(dispatcher.life.look_on(clock_s(), dispatcher.rng))
         if not (spans := dependents.uncounted()):
             return
         left: list[Span] = list(spans)

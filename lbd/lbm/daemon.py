@@ -147,6 +147,8 @@ class Lbm:
             self._bind_network()
             await self._keeper.connect()
             listener = await self._take_over(clients)
+            if trouble := self._host.workdirs.prepare():
+                log.warning("commands with files cannot come here: stage.root: %s", trouble)
             self._host.workdirs.sweep(self._config.lbm.kill_grace_s)
             if self._server is not None:
                 await self._server.start()

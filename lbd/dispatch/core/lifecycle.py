@@ -190,14 +190,14 @@ class Lifecycle:
 
     def submitted(self, jobs: Iterable[QueuedJob], now_s: float, rng: Random) -> list[Action]:
         """Takes in jobs that are already on disk."""
-        actions: list[Action] = []
-        for job in map(self.jobs.lists.came, jobs):
+        came = list(map(self.jobs.lists.came, jobs))
+        for job in came:
             self.gangs.came(job)
-            starts = self.queues.arrived(job, now_s, rng)
+        starts = self.queues.all_arrived(came, now_s, rng)
+        for job in came:
             if job.id in self.queues.registry.entries:
                 self.jobs.out_of_backlog(job)
-            actions += self._begin(starts, now_s)
-        return actions
+        return self._begin(starts, now_s)
 
     def submitted_early(
         self, jobs: Iterable[tuple[QueuedJob, Waits]], now_s: float, rng: Random
@@ -980,7 +980,7 @@ class Lifecycle:
     def _look_at_dependents(self, now_s: float, rng: Random, most: int = LOOKS_MAX) -> list[Action]:
         """Handles jobs whose conditions have changed, a limited number at a time, since all tasks
         of an array may join the queue at once. Also handles what ends because of that."""
-        dependents, actions = self.dependents, list[Action]()
+        dependents, actions, ready = self.dependents, list[Action](), list[QueuedJob]()
         if dependents.looks.are_under_way:
             return []
         dependents.looks.are_under_way = True
@@ -998,8 +998,10 @@ class Lifecycle:
                 continue
             actions.append(Met(job))
             if not live.held:
-                actions += self._begin(self.queues.returned(live.job, now_s, rng), now_s)
+                ready.append(live.job)
         dependents.looks.are_under_way = False
+        if ready:
+            actions += self._begin(self.queues.all_returned(ready, now_s, rng), now_s)
         return actions
 
     def _close(self, name: HostId, now_s: float, rng: Random) -> list[Action]:

@@ -119,16 +119,27 @@ class Queues:
 
     def arrived(self, job: QueuedJob, now_s: float, rng: Random) -> list[Start]:
         """A new job joins the queue."""
-        return self._arrived(self._register(job, may_be_row=not job.gang), now_s, rng)
+        return self._join((self._register(job, may_be_row=not job.gang),), now_s, rng)
 
     def returned(self, job: QueuedJob, now_s: float, rng: Random) -> list[Start]:
         """A job that was held, or had ended, joins the queue again."""
-        return self._arrived(self._register(job), now_s, rng)
+        return self._join((self._register(job),), now_s, rng)
 
-    def _arrived(self, registered: Registered, now_s: float, rng: Random) -> list[Start]:
+    def all_arrived(self, jobs: Iterable[QueuedJob], now_s: float, rng: Random) -> list[Start]:
+        """New jobs join the queue, all of them before any may start: a look for what may start can
+        take milliseconds."""
+        return self._join(
+            (self._register(job, may_be_row=not job.gang) for job in jobs), now_s, rng
+        )
+
+    def all_returned(self, jobs: Iterable[QueuedJob], now_s: float, rng: Random) -> list[Start]:
+        """The same for jobs that were held, or had ended."""
+        return self._join(map(self._register, jobs), now_s, rng)
+
+    def _join(self, jobs: Iterable[Registered], now_s: float, rng: Random) -> list[Start]:
         self.shares.at(now_s)
-        line = self._put(registered, now_s, rng)
-        return self._fill((line,), now_s, rng) if line is not None else []
+        joined = dict.fromkeys(self._put(one, now_s, rng) for one in jobs)
+        return self._fill([line for line in joined if line is not None], now_s, rng)
 
     def found_running(self, job: QueuedJob, host: HostId, now_s: float, slots: int = 1) -> None:
         """A new dispatcher learns of an attempt of the previous one, begun by `now_s`."""

@@ -38,6 +38,10 @@ def waiter_of(one: Registered) -> Waiter:
     return Waiter(one.id, one.kind.slots, one.kind.needs)
 
 
+def number_of(one: Registered) -> int:
+    return one.number
+
+
 def in_group(entry: Entry, line: HostConnection) -> bool:
     """Whether it waits in its array's place, and not, as it has begun before, in its own."""
     return entry.line == line and not entry.begun
@@ -68,9 +72,9 @@ class Group(Placed):
             return heap[0][1]
         return row
 
-    def first(self, line: HostConnection, count: int) -> Iterator[Registered]:
-        yield from islice((one for _, one in in_order(self.heap) if in_group(one, line)), count)
-        yield from islice(self.rows, count)
+    def in_order(self, line: HostConnection) -> Iterator[Registered]:
+        entries = (one for _, one in in_order(self.heap) if in_group(one, line))
+        return merge(entries, self.rows, key=number_of)
 
     def keep(
         self,
@@ -403,8 +407,9 @@ class Waiting:
 
     def first(self, count: int) -> list[Registered]:
         """Returns the first few waiting jobs, regardless of turns."""
-        found = [one for flow in self._first_flows(count) for one in self._first_of(flow, count)]
-        return sorted(found, key=lambda one: one.number)[:count]
+        flows = self._first_flows(count)
+        each = [one for flow in flows for one in self._in_order(flow, count)]
+        return list(islice(merge(*each, key=number_of), count))
 
     def _first_flows(self, count: int) -> list[Flow]:
         """Returns the flows whose turn comes first, each with a waiting job."""
@@ -426,19 +431,20 @@ class Waiting:
             heappush(self._turns[flow.user], turn)
         return list(found.values())
 
-    def _first_of(self, flow: Flow, count: int) -> Iterator[Registered]:
-        items: list[Entry | Group] = []
+    def _in_order(self, flow: Flow, count: int) -> list[Iterable[Registered]]:
+        """Returns the flow's first arrays, and its jobs without one, each in order. Nothing is made
+        of what is not looked at: a flow may have a hundred thousand jobs."""
+        alone, groups = list[Entry](), list[Iterable[Registered]]()
         for _, item in in_order(self._flows[flow]):
-            if len(items) > count:  # one may be the group of jobs without an array, met too early
+            if (
+                len(alone) + len(groups) > count
+            ):  # one may be of jobs without an array, met too early
                 break
-            waits = item.front(self.line) if isinstance(item, Group) else item.line == self.line
-            if waits:
-                items.append(item)
-        for item in items:
-            if isinstance(item, Group):
-                yield from item.first(self.line, count)
-            else:
-                yield item
+            if isinstance(item, Entry):
+                alone += [item] * (item.line == self.line)
+            elif item.front(self.line) is not None:
+                groups.append(item.in_order(self.line))
+        return [alone, *groups]
 
     def in_order_of_arrival(self) -> list[tuple[int, int]] | None:
         """Returns places and slots of all waiting jobs, in order, cheaply, as a million may wait.

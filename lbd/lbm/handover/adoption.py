@@ -196,7 +196,10 @@ class Adoption:
         """Raises ValueError."""
         if run.token not in self._streams:
             raise ValueError(f"no stream to {run.host} was left")
-        return self._streams[run.token].converse(run.number)
+        talk = self._streams[run.token].converse(run.number)
+        if run.ended is not None:
+            talk.close()
+        return talk
 
     def _restore_client(self, left: ClientState) -> None:
         if left.socket < 0:  # an LBM of the last release also names clients that are gone

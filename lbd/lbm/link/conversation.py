@@ -37,6 +37,7 @@ class Conversation:
         self.ahead_bytes = INBOX_BYTES  # how much may arrive before it is read
         self._waiting: asyncio.Future[None] | None = None
         self._broken: LbdError | None = None
+        self._is_over = False
         # called in place of filling the inbox
         self._hear: Callable[[bytes, memoryview], None] | None = None
         self._lost: Callable[[LbdError], None] | None = None
@@ -73,7 +74,11 @@ class Conversation:
 
     def hear(self, message: Message) -> bool:
         """Takes a message. Returns False if more has arrived than may be unread: then this
-        conversation is broken, and no other."""
+        conversation is broken, and no other. Nothing may follow the last message: who still waits
+        for an output to be read, or for files, would have it kept."""
+        if self._is_over:
+            return True
+        self._is_over = message[0] in tags.LAST
         if self._hear is not None:
             self._hear(*message)
             return True

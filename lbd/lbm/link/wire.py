@@ -41,6 +41,7 @@ STILL = b"z"  # text: why the owner of its host suspends it; empty: it continues
 SCREEN = b"s"  # the command prints raw output from here on: \n is no longer the end of a line
 WANTED = b"w"  # the caller is in the background, and the command waits for standard input
 ENDED = b"X"  # Ended, last
+LAST = (REFUSED, FAILED, ENDED)
 
 # both ways
 DELIVERED = b"D"  # one byte (which stream: 0, 1, 2) and the count of bytes delivered

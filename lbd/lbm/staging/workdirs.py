@@ -104,6 +104,15 @@ class Workdirs:
         self._making: dict[str, Workdir] = {}
         self._removing: dict[asyncio.Task[None], Workdir | None] = {}
 
+    def prepare(self) -> str:
+        """Makes the root, which in /var/tmp anybody else could make first and keep. Returns why it
+        cannot be used; "" if it can."""
+        try:
+            self._make_root()
+        except OSError as problem:
+            return problem.strerror or str(problem)
+        return ""
+
     def sweep(self, grace_s: float) -> None:
         """Removes what an earlier LBM has left; its jobs may still be ending, for `grace_s`."""
         with contextlib.suppress(OSError):

@@ -64,3 +64,21 @@ def test_a_gang_that_leaves_has_the_lines_looked_through_once(monkeypatch):
     monkeypatch.setattr(life.queues, "_fill", lambda *given: looked.append(1) or fill(*given))
     life.hold(JobId("1"), "held by ann", 7.0, rng)
     assert len(looked) == 1
+
+
+def test_what_becomes_ready_in_one_turn_has_the_lines_looked_through_once(monkeypatch):
+    """A look took 2 ms where a gang waited: the dispatcher answered nobody for minutes."""
+    life, rng = waited_for_by(range(100, 400))
+    looked, fill = [], life.queues._fill
+    monkeypatch.setattr(life.queues, "_fill", lambda *given: looked.append(1) or fill(*given))
+    assert sum(isinstance(one, Met) for one in life.look_on(7.0, rng)) == 300
+    assert len(looked) == 1
+
+
+def test_tasks_that_are_submitted_together_have_the_lines_looked_through_once(monkeypatch):
+    life, rng = waited_for_by(())
+    looked, fill = [], life.queues._fill
+    monkeypatch.setattr(life.queues, "_fill", lambda *given: looked.append(1) or fill(*given))
+    life.submitted([QueuedJob(JobId(str(n)), array=100) for n in range(100, 400)], 7.0, rng)
+    assert len(life.jobs) == 4 + 1 + 300
+    assert len(looked) == 1

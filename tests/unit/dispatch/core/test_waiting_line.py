@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from lbd.dispatch.core import waiting_line
 from lbd.dispatch.core.discipline import ONLY_LINE, HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.registry import make
 from lbd.dispatch.core.queues import Queues
@@ -298,3 +299,19 @@ def test_a_line_keeps_nothing_of_jobs_that_no_longer_wait(rules):
     line = queues.lines[ONLY_LINE]
     kept = line._flows, line._groups, line._noted, line._turns
     assert max(map(len, kept)) < 100
+
+
+def test_of_many_long_arrays_few_jobs_are_looked_at(monkeypatch):
+    """Each with a limit has a turn of its own, and a hundred jobs of each of a hundred were made at
+    every event while a gang waited."""
+    queues, rng = Queues(make("fcfs", ()), Rules()), Random(1)
+    queues.host_is(HostSlots(H1, 4, open_slots=0), 0.0, rng)
+    for array in range(1, 51):
+        for n in range(100):
+            job = QueuedJob(JobId(str(1000 * array + n)), array=array, at_once=1)
+            queues.arrived(job, 0.0, rng)
+    looked = []
+    monkeypatch.setattr(waiting_line, "number_of", lambda one: looked.append(one) or one.number)
+    first = [int(one.id) for one in queues.lines[ONLY_LINE].first(100)]
+    assert first == [*range(1000, 1100)]
+    assert len(looked) < 500

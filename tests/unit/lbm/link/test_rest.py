@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.conversation import Stream
-from lbd.lbm.link.outbox import Outbox
 from lbd.lbm.link.nonblocking_fd import Descriptor
+from lbd.lbm.link.outbox import Outbox
 from lbd.lbm.link.pump import Sink, Source
 from tests.unit.lbm.handover.passing import handed_over
 

@@ -29,11 +29,12 @@ class FarHost:
         self.stream = Stream(self.take)
         self.shares = TimeShares()
         self.typed = b""
+        self.starts = True
         self.has_input = asyncio.Event()
 
     async def take(self, message):
         for _, tag, body in wire.unpack(message):
-            if tag in (wire.RUN, wire.WORKDIR):
+            if tag in (wire.RUN, wire.WORKDIR) and self.starts:
                 self.says(wire.STARTED)
             elif tag == wire.STDIN and body:
                 self.typed += bytes(body)
@@ -218,3 +219,23 @@ async def test_what_a_host_sends_about_a_workdir_fills_no_memory():
     for _ in range(9):
         far.says(wire.STDOUT, bytes(1 << 20))
     assert sum(len(body) for _, body in talk._inbox) <= FEW_BYTES
+
+
+@pytest.mark.parametrize("end", [(wire.ENDED, ENDED), (wire.FAILED, b"gone"), (wire.REFUSED, b"")])
+async def test_what_a_host_sends_after_the_end_is_not_kept(end):
+    """Where the output was read slowly, or files were fetched: 49 MiB for each command."""
+    far = FarHost()
+    far.starts = end[0] != wire.REFUSED
+    run = RemoteRun(LbmConfig(), far, "h2", "h2:1", UserThreads().of(os.getuid()))
+    starting = asyncio.create_task(run.start(lbm_pb2.RunRequest(job_id="1")))
+    if far.starts:
+        await starting
+        starting = asyncio.create_task(run.follow(None))
+    await asyncio.sleep(0)
+    talk = far.stream.conversations[1]
+    far.says(*end)
+    await asyncio.wait((starting,))
+    for _ in range(9):
+        far.says(wire.STDOUT, bytes(1 << 20))
+    assert not talk._inbox
+    run.close()

@@ -165,6 +165,17 @@ def known(workdirs, count, **fields):
         workdirs.adopt(asked.id, SimpleNamespace(origin=asked.origin, user=asked.user, path=b"/"))
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_where_they_go_is_made_before_anybody_else_can_and_is_nobody_elses(tmp_path):
+    """Whoever made it first in /var/tmp kept everybody from sending files."""
+    root = tmp_path / "stage"
+    workdirs = Workdirs(str(root), "h1", Jobs(1), AsUser())
+    assert workdirs.prepare() == ""
+    assert {root.stat().st_mode & 0o777, (root / "h1").stat().st_mode & 0o777} == {0o711}
+    os.chown(root, OWNER.uid, OWNER.gid)
+    assert workdirs.prepare() == f"{root} is owned by another user"
+
+
 def test_there_are_no_more_directories_than_places(workdirs):
     known(workdirs, 3, origin="h1")
     known(workdirs, 3, origin="h3", user="bob")
