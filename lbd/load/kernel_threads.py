@@ -15,7 +15,8 @@ class KernelThreads:
         in a container, where they cannot be seen."""
         before_s, self._used_s = self._used_s, {}
         for pid in process_table.pids() if self._are_visible else ():
-            if is_one(pid):
+            was_one = pid in before_s and process_table.session_of(pid) == 0
+            if was_one or is_one(pid):
                 self._used_s[pid] = process_table.cpu_clock_s(pid) or 0.0
         if not before_s:
             return 0.0

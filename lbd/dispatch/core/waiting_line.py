@@ -436,9 +436,8 @@ class Waiting:
         of what is not looked at: a flow may have a hundred thousand jobs."""
         alone, groups = list[Entry](), list[Iterable[Registered]]()
         for _, item in in_order(self._flows[flow]):
-            if (
-                len(alone) + len(groups) > count
-            ):  # one may be of jobs without an array, met too early
+            found = len(alone) + len(groups)
+            if found > count:  # one may be of jobs without an array, met too early
                 break
             if isinstance(item, Entry):
                 alone += [item] * (item.line == self.line)
