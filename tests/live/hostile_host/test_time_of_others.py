@@ -19,8 +19,8 @@ RUN = "/lbd.v1.Lbm/Run"
 STREAMS, BATCH = 4, 4000
 GO_ON = b"\x12"  # SIGCONT, which has no effect here
 
-# A machine so busy that a ping takes long must not end what is asked meanwhile.
-SETTINGS = (*FAST, "lbm.orphan_after_s=60")
+# A machine so busy that a ping or a handshake takes long must not end what is asked meanwhile.
+SETTINGS = (*FAST, "lbm.orphan_after_s=60", "lbm.connect_timeout_s=10")
 
 
 LAB = partial(Lab.up, 3, "none", "--tls", settings=SETTINGS)
