@@ -24,8 +24,8 @@ class KernelThreads:
 
 
 def is_one(pid: int) -> bool:
-    # All of them are in session 0. So is, in a container, whoever was begun outside, and anywhere
-    # what an init that leads no session has begun.
+    # All kernel threads are in session 0. So are, in a container, processes started outside it, and
+    # on any machine those started by an init that leads no session.
     if process_table.session_of(pid) != 0 or not in_initial_pid_namespace():
         return False
     status = process_table.status_of(pid)
