@@ -3,9 +3,11 @@
 import asyncio
 import gc
 from collections.abc import Hashable
+from typing import Generic, TypeVar
 
 PASSED_BYTES = 16 << 20
 AGAIN_S = 1.0
+Key = TypeVar("Key", bound=Hashable)
 NEW = 1  # collect the generations up to this one: objects made since the last collection
 
 
@@ -40,6 +42,33 @@ class Budget:
 
     def of(self, key: Hashable) -> int:
         return self._of.get(key, 0)
+
+
+class Share(Generic[Key]):
+    """What one connection, or one of its streams, holds of a budget."""
+
+    def __init__(self, budget: Budget, key: Key) -> None:
+        """`key`: whose it is."""
+        self._budget = budget
+        self.key = key
+        self._held = 0
+
+    def take(self, amount: int) -> bool:
+        """Raises the share to `amount` bytes in all. Returns False if there is no room."""
+        more = amount - self._held
+        may = more <= 0 or self._budget.take(self.key, more)
+        if may:
+            self._held = max(self._held, amount)
+        return may
+
+    def add(self, amount: int) -> None:
+        """Adds what is already held."""
+        self._budget.add(self.key, amount)
+        self._held += amount
+
+    def give_back(self) -> None:
+        self._budget.give_back(self.key, self._held)
+        self._held = 0
 
 
 class Garbage:

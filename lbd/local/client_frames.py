@@ -13,7 +13,7 @@ from typing import Protocol
 
 from lbd.local import client_tags as tags
 from lbd.local import frames
-from lbd.local.budget import Budget
+from lbd.local.budget import Share
 from lbd.local.descriptors import (
     brings_descriptors,
     receive,
@@ -56,33 +56,6 @@ def is_typed(frame: Frame) -> bool:
     return frame[0] == tags.INPUT and frame[1] != b""
 
 
-class Share:
-    """The share of a budget that one connection holds."""
-
-    def __init__(self, budget: Budget, key: int) -> None:
-        """`key`: the user."""
-        self._budget = budget
-        self.key = key
-        self._held = 0
-
-    def take(self, amount: int) -> bool:
-        """Raises the share to `amount` bytes in all. Returns False if there is no room."""
-        more = amount - self._held
-        may = more <= 0 or self._budget.take(self.key, more)
-        if may:
-            self._held = max(self._held, amount)
-        return may
-
-    def add(self, amount: int) -> None:
-        """Adds what is already held."""
-        self._budget.add(self.key, amount)
-        self._held += amount
-
-    def give_back(self) -> None:
-        self._budget.give_back(self.key, self._held)
-        self._held = 0
-
-
 class Owner(Protocol):
     """The user to whom passed descriptors are charged."""
 
@@ -96,7 +69,7 @@ class ClientFrames:
         self,
         sock: socket.socket,
         split: frames.Splitter,
-        share: Share,
+        share: Share[int],
         usual_bytes: int,
         owner: Owner,
     ) -> None:

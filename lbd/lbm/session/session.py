@@ -36,8 +36,9 @@ from lbd.lbm.session.request import (
 )
 from lbd.local import client_tags as tags
 from lbd.local import frames
+from lbd.local.budget import Share
 from lbd.local.caller import Caller, caller_of
-from lbd.local.client_frames import ClientFrames, Share, latest
+from lbd.local.client_frames import ClientFrames, latest
 from lbd.local.json_socket import Json, decode, reply_to
 from lbd.local.long_answers import encode
 from lbd.model import JobId

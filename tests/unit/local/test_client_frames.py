@@ -9,8 +9,8 @@ import pytest
 from lbd.lbm.link.user_threads import Threads
 from lbd.local import client_frames, frames
 from lbd.local import client_tags as tags
-from lbd.local.budget import Budget
-from lbd.local.client_frames import ClientFrames, Share, latest
+from lbd.local.budget import Budget, Share
+from lbd.local.client_frames import ClientFrames, latest
 from tests.unit.until import until
 
 USUAL, LONG = 1 << 12, 1 << 20
