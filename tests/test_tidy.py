@@ -128,7 +128,7 @@ LARGE_CLASSES: dict[str, tuple[int, int]] = {  # lines, attributes
     "lbd/lbm/link/opened_links.py:PeerLink": (149, 15),
     "lbd/lbm/link/pump.py:Sink": (168, 14),
     "lbd/lbm/link/user_threads.py:Threads": (166, 13),
-    "lbd/lbm/outbound/remote_run.py:RemoteRun": (256, 12),
+    "lbd/lbm/outbound/remote_run.py:RemoteRun": (259, 12),
     "lbd/lbm/queue/dispatcher_line.py:DispatcherLine": (283, 20),
     "lbd/lbm/session/session.py:Connection": (331, 21),
     "lbd/lim/core/state.py:LimState": (346, 23),

@@ -36,7 +36,7 @@ class SourceState:
 class SinkState:
     """The writing end of one direction."""
 
-    acknowledge_bytes: int
+    acknowledge_bytes: int = 0  # as an earlier release has written
     number: int = 0
     descriptor: Fd = NO_FD  # none: nobody reads any more, or its end was passed on
     queue: tuple[bytes, ...] = ()  # not written yet
@@ -47,6 +47,7 @@ class SinkState:
     errno: int = 0  # why not everything was written
     is_read: bool = True
     taken_bytes: int | None = None  # what its reader had read by then, if known
+    window_bytes: int = 0  # granted; 0: the sender opens it
 
 
 @dataclass(slots=True)
@@ -171,6 +172,7 @@ class FarRun:
     asked_to_end: bool = False
     has_exited: bool = False
     ended: bytes | None = None  # Ended, if it has come and not all output is written
+    grants_windows: bool = False  # the other host knows of windows that are granted
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 
 from lbd.errors import LbdError, PeerError
 from lbd.keeper import session_leader as monitor
@@ -38,6 +39,7 @@ from lbd.lbm.inbound.stdio import JobStdio
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.conversation import Conversation
+from lbd.local.budget import Share
 from lbd.model import HostId, JobId
 from lbd.net.gen import lbm_pb2
 from lbd.process.job_log import JobLog
@@ -265,8 +267,10 @@ class AttachedJob(Performer):
     # The start
 
     def make_ends(self) -> JobStdio:
-        threads = self.host.threads.of(self.request.user)
-        return JobStdio(self.request, self.talk, self.host.config.lbm.chunk_bytes, threads)
+        host, request = self.host, self.request
+        threads, chunk_bytes = host.threads.of(request.user), host.config.lbm.chunk_bytes
+        windows = partial(Share, host.windows, request.origin)
+        return JobStdio(request, self.talk, chunk_bytes, threads, windows)
 
     async def _spawn(self) -> e.Event | None:
         """Makes pipes, and has the keeper fork."""
@@ -306,6 +310,7 @@ class AttachedJob(Performer):
         beyond = f"beyond its slots: {use_of(slots)}" if slots.used > slots.total else ""
         note = "; ".join(filter(None, (self.note, beyond)))
         started = lbm_pb2.Started(host=name, pid=pid, note=note, index=load, slots=self.slots)
+        started.grants_windows = self.request.grants_windows
         self._say(tags.STARTED, started.SerializeToString(), LINGER_S)
         if not self.is_alone:
             self._follow_ends()

@@ -12,6 +12,7 @@ from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.inbound.submitted import Submitted
 from lbd.lbm.keeper_link import KeeperLink
 from lbd.lbm.link.user_threads import UserThreads
+from lbd.lbm.link.window import budget_of_windows
 from lbd.lbm.owner.rules import InForce
 from lbd.lbm.staging.workdirs import Workdirs
 from lbd.local.budget import Budget
@@ -50,6 +51,7 @@ class InboundContext:
     executions: Executions = field(init=False)
     rates: Rates = field(init=False)  # rate of commands of each host
     requests: Budget = field(init=False)  # bytes held for each host's requests
+    windows: Budget = field(default_factory=budget_of_windows)  # of input, of each host
 
     def __post_init__(self) -> None:
         rate = self.config.lbm.max_rate

@@ -15,6 +15,7 @@ from lbd.lbm.link.nonblocking_fd import Descriptor
 from lbd.lbm.link.pty import Pty
 from lbd.lbm.link.pump import Sink, Source
 from lbd.lbm.link.user_threads import Threads
+from lbd.lbm.link.window import AShare, Shares, Window
 from lbd.net.gen import lbm_pb2
 
 LINGER_S = 0.002  # how long the end of an output waits for the end of the command
@@ -49,6 +50,18 @@ class LineEnds:
         return data
 
 
+def window_of(request: lbm_pb2.RunRequest, share: AShare, left: SinkState | None) -> Window:
+    """That of the input. What is typed needs no more than the first."""
+    has_terminal, is_granted = request.HasField("terminal"), request.grants_windows
+    return Window(
+        share,
+        tags.FIRST_WINDOW_BYTES if has_terminal and is_granted else tags.WINDOW_BYTES,
+        is_granted=is_granted,
+        slow_start=not has_terminal,
+        left_bytes=left.window_bytes if left is not None else 0,
+    )
+
+
 class JobStdio:
     """Made before the command; `hear` takes what the origin sends for it."""
 
@@ -58,9 +71,11 @@ class JobStdio:
         talk: Conversation,
         chunk_bytes: int,
         threads: Threads,
+        windows: Shares,
     ) -> None:
-        """`threads`: those of the command's user."""
+        """`threads`: those of the command's user; `windows`: for input of its origin."""
         self._threads = threads
+        self._windows = windows
         self._request = request
         self._talk = talk
         self._chunk_bytes = chunk_bytes
@@ -115,10 +130,12 @@ class JobStdio:
         self._stdin = self._sink(Descriptor(ours, self._threads, ours=True))
 
     def _sink(self, descriptor: Descriptor, left: SinkState | None = None) -> Sink:
+        window = window_of(self._request, self._windows(), left)
         return Sink(
             descriptor,
-            lambda count: self._talk.put(tags.DELIVERED, tags.delivered(0, count)),
+            lambda *counts: self._talk.put(tags.DELIVERED, tags.delivered(0, *counts)),
             lambda: self._talk.put(tags.STDIN_GONE),
+            window,
             of_command=self.pty is None,
             left=left,
         )
@@ -141,6 +158,8 @@ class JobStdio:
     ) -> Source:
         tag = tags.STDOUT if number == 1 else tags.STDERR
         window_bytes = tags.WINDOW_BYTES if pty is None else tags.SCREEN_BYTES
+        if self._request.grants_windows:
+            window_bytes = tags.FIRST_WINDOW_BYTES
         if pty is not None and self._request.terminal.ends_lines:
             descriptor.filter = LineEnds(pty, self._state, self._talk)
         return Source(
@@ -264,9 +283,9 @@ class JobStdio:
         if tag == tags.STDIN and self._stdin is not None:
             self._typed(self._stdin, body)
         elif tag == tags.DELIVERED:
-            number, count = tags.read_delivered(bytes(body))
+            number, count, granted_bytes = tags.read_delivered(bytes(body))
             if number in self._outputs:
-                self._outputs[number].delivered(count)
+                self._outputs[number].delivered(count, granted_bytes)
         elif tag == tags.OUTPUT_GONE and len(body) == 1 and body[0] in self._outputs:
             self._outputs[body[0]].reader_gone()
             apart = body[0] == 2 and self._request.terminal.stderr_apart

@@ -18,7 +18,7 @@ from lbd.lbm.inbound.attached_job import AttachedJob
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.request import count_words, read_run_request
 from lbd.lbm.link import wire as tags
-from lbd.lbm.link.conversation import FEW_BYTES, TOO_MUCH_AHEAD, Conversation, Stream
+from lbd.lbm.link.conversation import EARLY_BYTES, TOO_MUCH_AHEAD, Conversation, Stream
 from lbd.lbm.session.request import turns_of_words
 from lbd.lbm.staging.attached_workdir import serve_workdir
 from lbd.local.rate_limit import TimeShares, turns_of
@@ -243,7 +243,7 @@ class AcceptedLink:
             many = "too many long requests at once (lbm.host_request_bytes, hosts_request_bytes)"
             self._refuse(talk, many)
             return
-        talk.ahead_bytes = FEW_BYTES  # it receives nothing but signals
+        talk.ahead_bytes = EARLY_BYTES
         if request is not None:
             job = AttachedJob(self._host, talk, self.claims)
             self._serve(job.serve(request), talk, bytes(body), job)

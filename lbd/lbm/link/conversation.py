@@ -11,13 +11,15 @@ from lbd.errors import LbdError, LostContact
 from lbd.lbm.handover.records import StreamState
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.outbox import Outbox
-from lbd.lbm.link.wire import BATCH_MAX, PIECE_MAX_BYTES, WINDOW_BYTES, pack, unpack
+from lbd.lbm.link.wire import BATCH_MAX, WINDOW_BYTES, pack, unpack
 
 Message = tuple[bytes, memoryview]  # tag, body
-# Limit on what has arrived for one job and is not read yet: two outputs, as far as their windows
-# allow, and some control messages. A peer that sends more ignores the windows.
-INBOX_BYTES = 2 * (WINDOW_BYTES + PIECE_MAX_BYTES) + (1 << 20)
-FEW_BYTES = 1 << 16  # the limit where little is said: before a command has begun, of a workdir
+# Limit on what has arrived for one job and is not read yet: two outputs, as far as the largest
+# windows allow, and some control messages. A peer that sends more ignores the windows.
+INBOX_BYTES = 4 * WINDOW_BYTES + (1 << 20)
+# The limit where little is said: of a workdir, and to a command that has not begun, which gets no
+# input yet
+FEW_BYTES, EARLY_BYTES = 1 << 16, 1 << 14
 MESSAGE_BYTES = 512  # the cost of even an empty message
 # At least what a host that gathers small messages (`Outbox`) sends at once. With less, more and
 # more messages would wait to be read.
@@ -84,6 +86,8 @@ class Conversation:
             return True
         if self._broken is not None:
             return True
+        if message[0] in tags.LATEST and self._inbox and self._inbox[-1][0] == message[0]:
+            self._inbox_bytes -= MESSAGE_BYTES + len(self._inbox.pop()[1])
         self._inbox_bytes += MESSAGE_BYTES + len(message[1])
         if self._inbox_bytes > self.ahead_bytes:
             self._inbox.clear()

@@ -1,7 +1,8 @@
 """The two ends of one direction of one job: `Source` reads and sends, `Sink` receives and writes.
 
-The window between them and its acknowledgements are described in lbm/link/wire.py. Both are in one
-file because each counts what the other moves: neither makes sense without its other end.
+The window between them and its acknowledgements are described in lbm/link/wire.py and window.py.
+Both are in one file because each counts what the other moves: neither makes sense without its other
+end.
 """
 
 import asyncio
@@ -14,16 +15,9 @@ from dataclasses import replace
 
 from lbd.lbm.handover.records import SinkState, SourceState
 from lbd.lbm.link.nonblocking_fd import Descriptor
-from lbd.lbm.link.wire import (
-    ACKNOWLEDGE_BYTES,
-    ACKNOWLEDGE_SHARE,
-    PIECE_MAX_BYTES,
-    WINDOW_BYTES,
-)
+from lbd.lbm.link.window import Window
+from lbd.lbm.link.wire import FIRST_WINDOW_BYTES, WINDOW_BYTES
 
-# Before a command reads any of its input, no more than this, plus what its pipe holds, is taken.
-# What the command leaves unread is for the next reader of the caller's pipe.
-FIRST_WINDOW_BYTES = 1 << 16
 # A writer and we may fall into step, on one CPU: it writes a page, which wakes us, and waits for
 # the CPU while we send that page. After so many small pieces in a row it gets a moment to write on.
 CRUMB_BYTES = 1 << 14
@@ -66,8 +60,9 @@ class Source:
         at_once: bool = False,
         left: SourceState | None = None,
     ) -> None:
-        """`slow_start`: the window opens as the other side is seen to read on. `at_once`: somebody
-        watches the output, so small pieces are not gathered. `left`: state from an earlier LBM."""
+        """`window_bytes`: the window until more is granted. `slow_start`: nothing is granted, and
+        it opens up to that as the other side is seen to read on. `at_once`: somebody watches the
+        output, so small pieces are not gathered. `left`: state from an earlier LBM."""
         self._at_once = at_once
         self._descriptor = descriptor
         self._send = send
@@ -94,15 +89,17 @@ class Source:
         """Why not everything was read."""
         return trouble_of(self._state.errno)
 
-    def delivered(self, count: int) -> None:
-        """Notes that the other side has delivered `count` bytes more. Raises ValueError if fewer
-        were sent."""
+    def delivered(self, count: int, granted_bytes: int = 0) -> None:
+        """Notes that the other side has delivered `count` bytes more, and grants that window unless
+        0. Raises ValueError if fewer were sent."""
         state = self._state
         if count > state.under_way_bytes:
             raise ValueError("an acknowledgement of more than was sent")
         state.under_way_bytes -= count
         state.delivered_bytes += count
-        if state.delivered_bytes > FIRST_WINDOW_BYTES:
+        if granted_bytes:
+            state.window_bytes = max(state.window_bytes, min(granted_bytes, WINDOW_BYTES))
+        elif state.delivered_bytes > FIRST_WINDOW_BYTES:
             state.window_bytes = min(2 * state.window_bytes, self._largest_window_bytes)
         if state.under_way_bytes < state.window_bytes:
             self._room.set()
@@ -260,23 +257,22 @@ class Sink:
     def __init__(
         self,
         descriptor: Descriptor,
-        delivered: Callable[[int], None],
+        delivered: Callable[[int, int], None],
         gone: Callable[[], None],
-        acknowledge_bytes: int = ACKNOWLEDGE_BYTES,
+        window: Window,
         *,
         of_command: bool = False,
         left: SinkState | None = None,
     ) -> None:
-        """`gone` is called once if nobody reads the descriptor any more.
+        """`delivered` gets a count of bytes and the window to grant, or 0; `gone` is called once if
+        nobody reads the descriptor any more.
 
-        `of_command`: it is the pipe of a command's input. The `Source` at the other end starts
-        slowly; `taken_bytes` tells at the command's end how much it has read. `left`: state from an
-        earlier LBM.
+        `of_command`: it is the pipe of a command's input, and `taken_bytes` tells at the command's
+        end how much it has read. `left`: state from an earlier LBM.
         """
         self._of_command = of_command
-        self._largest_acknowledge_bytes = acknowledge_bytes
-        first_bytes = FIRST_WINDOW_BYTES // ACKNOWLEDGE_SHARE if of_command else acknowledge_bytes
-        self._state = left or SinkState(first_bytes)
+        self._window = window
+        self._state = left or SinkState()
         self._descriptor = descriptor
         self._delivered = delivered
         self._gone = gone
@@ -304,7 +300,7 @@ class Sink:
         """Queues data; an empty piece is the end of file. Raises ValueError beyond the window."""
         if data:
             self._queued_bytes += len(data)
-            if self._queued_bytes > WINDOW_BYTES + PIECE_MAX_BYTES:
+            if self._queued_bytes > self._window.most_bytes:
                 raise ValueError("more than its stream's window")
             append_joined(self._queue, data)
         else:
@@ -333,6 +329,7 @@ class Sink:
                 unread = self._descriptor.unread_bytes_now()
                 self._state.taken_bytes = self._descriptor.written_bytes - unread
         self._descriptor.close(empties=has_ended and self._of_command)
+        self._window.close()
 
     def start(self) -> "asyncio.Task[None]":
         """Like `Source.start`."""
@@ -349,13 +346,13 @@ class Sink:
             while True:
                 while self._queue:
                     self._current = piece = self._queue.popleft()
-                    self._queued_bytes -= len(piece)
                     self._current_from = self._descriptor.written_bytes
                     if state.is_read:
                         await self._write(piece)
                     self._current = b""
+                    self._queued_bytes -= len(piece)
                     state.unreported_bytes += len(piece)
-                    if state.unreported_bytes >= state.acknowledge_bytes:
+                    if state.unreported_bytes >= self._window.acknowledge_bytes:
                         self._report()
                 self._call()
                 if state.ended:
@@ -402,16 +399,16 @@ class Sink:
             queue=tuple(bytes(piece) for piece in (self._current[done:], *self._queue) if piece),
             written_bytes=written,
             unreported_bytes=self._state.unreported_bytes + done,
+            window_bytes=self._window.granted_bytes,
         )
 
     def _report(self) -> None:
         state = self._state
-        self._delivered(state.unreported_bytes)
         state.reported_bytes += state.unreported_bytes
-        state.unreported_bytes = 0
         if state.reported_bytes > FIRST_WINDOW_BYTES:
-            largest_bytes = self._largest_acknowledge_bytes
-            state.acknowledge_bytes = min(2 * state.acknowledge_bytes, largest_bytes)
+            self._window.grow()
+        self._delivered(state.unreported_bytes, self._window.granted_bytes)
+        state.unreported_bytes = 0
 
     async def taken_bytes(self) -> int | None:
         """How much the reader of our pipe has read; None if that is unknown."""

@@ -6,11 +6,12 @@ data bodies are the bytes themselves. All jobs share one stream, because opening
 more than all the messages of a short command. When it breaks, every job on it has lost its other
 end.
 
-Each data direction of a job has a window of its own: a sender has at most `WINDOW_BYTES` under way
-that the receiver has not acknowledged as *delivered* (written to the reader's descriptor). An
-acknowledgement wakes four threads, so one covers several pieces of a long stream. Both ends take
-every message as it comes, so a slow reader of one output blocks no other output, no signal and no
-other job, and memory stays bounded whatever gRPC buffers underneath.
+Each data direction of a job has a window of its own: what a sender may have under way that the
+receiver has not acknowledged as *delivered* (written to the reader's descriptor). It begins with
+`FIRST_WINDOW_BYTES`, and acknowledgements grant more (window.py), unless one of the two runs an
+earlier release. An acknowledgement wakes four threads, so one covers several pieces of a long
+stream. Both ends take every message as it comes, so a slow reader of one output blocks no other
+output, no signal and no other job, and memory stays bounded whatever gRPC buffers underneath.
 """
 
 import signal
@@ -44,8 +45,13 @@ ENDED = b"X"  # Ended, last
 LAST = (REFUSED, FAILED, ENDED)
 
 # both ways
-DELIVERED = b"D"  # one byte (which stream: 0, 1, 2) and the count of bytes delivered
+# one byte (which stream: 0, 1, 2), the count of bytes delivered, and the window that is granted
+# from now on, unless it is the sender who opens it
+DELIVERED = b"D"
 UNKNOWN = b"?"  # one byte: a tag that was received and is not known here
+
+# Of these only the latest matters
+LATEST = frozenset((RESIZE, MODES, GROUND))
 
 # Messages for the input and output of a running command
 FOR_ENDS = frozenset((STDIN, DELIVERED, OUTPUT_GONE, RESIZE, MODES, GROUND))
@@ -66,10 +72,11 @@ HEADER_BYTES = 5
 BATCH_MAX = 1 << 12  # messages; small ones are gathered to some 16 KiB
 LENGTH_BYTES = 4
 MESSAGE_LIMIT_BYTES = (16 << 20) + (1 << 16)  # of the largest chunk or request, and its overhead
-WINDOW_BYTES = 8 << 20
-PIECE_MAX_BYTES = 1 << 24  # the largest lbm.chunk_bytes: the last piece may overdraw a window
+WINDOW_BYTES = 8 << 20  # the largest
+# Before a command reads any of its input, no more than this, plus what its pipe holds, is taken.
+# What the command leaves unread is for the next reader of the caller's pipe.
+FIRST_WINDOW_BYTES = 1 << 16
 ACKNOWLEDGE_SHARE = 4  # part of its window that a receiver takes before it acknowledges
-ACKNOWLEDGE_BYTES = WINDOW_BYTES // ACKNOWLEDGE_SHARE
 # For a terminal's output, which somebody watches and interrupts: what is under way is still shown.
 SCREEN_BYTES = 1 << 17
 
@@ -134,13 +141,14 @@ def read_counts(body: bytes) -> tuple[int, int]:
     return int.from_bytes(body[:8], "little"), int.from_bytes(body[8:], "little")
 
 
-def delivered(stream: int, count: int) -> bytes:
-    """The body of DELIVERED."""
-    return bytes((stream,)) + count.to_bytes(8, "little")
+def delivered(stream: int, count: int, window_bytes: int = 0) -> bytes:
+    """The body of DELIVERED; `window_bytes`: what is granted, unless 0."""
+    granted = window_bytes.to_bytes(8, "little") if window_bytes else b""
+    return bytes((stream,)) + count.to_bytes(8, "little") + granted
 
 
-def read_delivered(body: bytes) -> tuple[int, int]:
-    """(stream, count). Raises ValueError on anything else."""
-    if len(body) != 9 or body[0] > 2:
+def read_delivered(body: bytes) -> tuple[int, int, int]:
+    """(stream, count, window that is granted or 0). Raises ValueError on anything else."""
+    if len(body) not in (9, 17) or body[0] > 2:
         raise ValueError("a malformed acknowledgement")
-    return body[0], int.from_bytes(body[1:], "little")
+    return body[0], int.from_bytes(body[1:9], "little"), int.from_bytes(body[9:], "little")

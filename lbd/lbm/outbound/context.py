@@ -14,6 +14,7 @@ from lbd.lbm.core.slots import Grant
 from lbd.lbm.learnt_file import Eligibility
 from lbd.lbm.link.opened_links import PeerLinks
 from lbd.lbm.link.user_threads import UserThreads
+from lbd.lbm.link.window import budget_of_windows
 from lbd.lbm.outbound.directory import Looker
 from lbd.lbm.outbound.lim import LimNotes, LimQuestions
 from lbd.lbm.owner.rules import InForce
@@ -107,6 +108,7 @@ class OutboundContext:
     long_answers: LongAnswers = field(default_factory=LongAnswers)
     rates: Rates = field(init=False)  # rate of each user's commands and questions
     long_requests: Budget = field(init=False)  # bytes of each user's requests
+    windows: Budget = field(default_factory=budget_of_windows)  # of output, of each user
     lim_questions: LimQuestions = field(init=False)
     told: Rates = field(default_factory=lambda: Rates(1 / SAID_AGAIN_S, 1))
 

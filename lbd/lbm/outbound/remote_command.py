@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol
 
 from lbd.errors import Unavailable
@@ -16,10 +17,13 @@ from lbd.lbm.link.conversation import Conversation
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
 from lbd.lbm.outbound.remote_run import RemoteRun
+from lbd.lbm.outbound.remote_stdio import RemoteStdio
 from lbd.lbm.outbound.request import make_request, withheld
 from lbd.lbm.session.client import Client
 from lbd.lbm.session.request import ClientRequest
 from lbd.lbm.staging.attached_files import Staging
+from lbd.local.budget import Share
+from lbd.local.caller import person_of
 from lbd.model import HostId, JobState
 from lbd.net.gen import lbm_pb2
 
@@ -61,9 +65,12 @@ class RemoteCommand:
         self.staging = self._new_staging() if request.is_staged else None
 
     def _new_run(self) -> RemoteRun:
-        assert self._home.streams is not None
-        threads = self._home.threads.of(self._uid)
-        return RemoteRun(self._home.config.lbm, self._home.streams, *self._place, threads)
+        home, threads = self._home, self._home.threads.of(self._uid)
+        assert home.streams is not None
+        windows = partial(Share, home.windows, person_of(self._uid))
+        lbm = home.config.lbm
+        move = partial(RemoteStdio, threads, windows, lbm.chunk_bytes)
+        return RemoteRun(lbm, home.streams, *self._place, move)
 
     # As the follower of its run
 

@@ -15,9 +15,9 @@ from lbd.lbm.core.journey import ENDING_SIGNALS
 from lbd.lbm.core.journey_events import Refused
 from lbd.lbm.handover.records import FarRun
 from lbd.lbm.link import wire as tags
-from lbd.lbm.link.conversation import FEW_BYTES, INBOX_BYTES, Conversation, Message
+from lbd.lbm.link.conversation import FEW_BYTES, Conversation, Message
 from lbd.lbm.link.opened_links import PeerLinks
-from lbd.lbm.link.user_threads import StdFds, Threads
+from lbd.lbm.link.user_threads import StdFds
 from lbd.lbm.outbound.remote_stdio import RemoteStdio
 from lbd.lbm.outbound.reported_end import checked_end
 from lbd.lbm.session.client import Follower
@@ -59,10 +59,10 @@ class RemoteRun:
         streams: PeerLinks,
         host: str,
         address: str,
-        threads: Threads,
+        move: Callable[[FarRun, Conversation], RemoteStdio],
     ) -> None:
-        """`threads`: those of the user whose descriptors it gets."""
-        self._threads = threads
+        """`move`: moves the bytes of its user's descriptors."""
+        self._move = move
         self._config = config
         self._streams = streams
         self._host = host
@@ -83,8 +83,10 @@ class RemoteRun:
     ) -> lbm_pb2.Started | Refused:
         """Asks the host to run it. `sent`: from now on it may run; `waits` is told why it does not
         begin yet. Raises LostContact if it may have begun, but that is unknown."""
-        is_run, place = isinstance(request, lbm_pb2.RunRequest), (self._host, self._state.address)
-        self._state.has_terminal = is_run and request.HasField("terminal")
+        place = self._host, self._state.address
+        if isinstance(request, lbm_pb2.RunRequest):
+            request.grants_windows = True
+            self._state.has_terminal = request.HasField("terminal")
         try:
             talk = await self._streams.converse(*place)
             self._converse(talk)
@@ -93,7 +95,8 @@ class RemoteRun:
                 return Refused(f"{self._host} {lack}", "feature")
         except Unavailable as problem:
             return Refused(str(problem), fault=True)
-        talk.ahead_bytes = INBOX_BYTES if is_run else FEW_BYTES  # of a workdir
+        if tag == tags.WORKDIR:
+            talk.ahead_bytes = FEW_BYTES
         talk.put(tag, request.SerializeToString())
         sent()
         return await self.answer(waits)
@@ -125,6 +128,7 @@ class RemoteRun:
             if tag == tags.STARTED:
                 started = self._decoded(lbm_pb2.Started, body)
                 started.note = one_line(started.note)
+                self._state.grants_windows = started.grants_windows
                 return started
             if tag == tags.REFUSED:
                 self._ended = True
@@ -263,8 +267,7 @@ class RemoteRun:
         self._converse(talk).restore()
 
     def _converse(self, talk: Conversation) -> RemoteStdio:
-        self._talk, config = talk, self._config
-        self._stdio = RemoteStdio(self._state, talk, self._threads, config.chunk_bytes)
+        self._talk, self._stdio = talk, self._move(self._state, talk)
         return self._stdio
 
     @property

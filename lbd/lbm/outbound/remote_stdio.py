@@ -14,6 +14,7 @@ from lbd.lbm.link.descriptor_kinds import DescriptorKind, kind_of
 from lbd.lbm.link.nonblocking_fd import Descriptor
 from lbd.lbm.link.pump import Sink, Source
 from lbd.lbm.link.user_threads import StdFds, Threads
+from lbd.lbm.link.window import Shares, Window
 
 PUT_BACK_S = 2.0  # for a file server that may not answer
 DRAIN_S = 1.0  # for output that nobody reads, of a command that its caller has ended
@@ -25,11 +26,16 @@ class RemoteStdio:
     `JobStdio` (lbm/inbound)."""
 
     def __init__(
-        self, state: FarRun, talk: Conversation, threads: Threads, chunk_bytes: int
+        self,
+        threads: Threads,
+        windows: Shares,
+        chunk_bytes: int,
+        state: FarRun,
+        talk: Conversation,
     ) -> None:
-        """`threads`: those of the user whose descriptors it gets."""
+        """`threads`, `windows`: those of the user whose descriptors it gets."""
         self._state, self._talk = state, talk
-        self._threads, self._chunk_bytes = threads, chunk_bytes
+        self._threads, self._windows, self._chunk_bytes = threads, windows, chunk_bytes
         self._sinks: dict[int, Sink] = {}
         self._stdin: Source | None = None
         self._stdin_task: asyncio.Task[None] | None = None
@@ -62,12 +68,17 @@ class RemoteStdio:
         )
 
     def _sink(self, number: int, descriptor: Descriptor, left: SinkState | None = None) -> Sink:
-        window_bytes = tags.SCREEN_BYTES if self._state.has_terminal else tags.WINDOW_BYTES
+        window = Window(
+            self._windows(),
+            tags.SCREEN_BYTES if self._state.has_terminal else tags.WINDOW_BYTES,
+            is_granted=self._state.grants_windows,
+            left_bytes=left.window_bytes if left is not None else 0,
+        )
         return Sink(
             descriptor,
-            lambda count: self._talk.put(tags.DELIVERED, tags.delivered(number, count)),
+            lambda *counts: self._talk.put(tags.DELIVERED, tags.delivered(number, *counts)),
             lambda: self._talk.put(tags.OUTPUT_GONE, bytes((number,))),
-            window_bytes // tags.ACKNOWLEDGE_SHARE,
+            window,
             left=left,
         )
 
@@ -76,11 +87,16 @@ class RemoteStdio:
             descriptor,
             lambda data: self._talk.put(tags.STDIN, data),
             self._talk.flush,
-            tags.WINDOW_BYTES,
+            self._input_window_bytes,
             self._chunk_bytes,
-            slow_start=True,
+            slow_start=not self._state.grants_windows,
             left=left,
         )
+
+    @property
+    def _input_window_bytes(self) -> int:
+        """As long as nothing is granted."""
+        return tags.FIRST_WINDOW_BYTES if self._state.grants_windows else tags.WINDOW_BYTES
 
     def start(self) -> None:
         self._writing = {number: sink.start() for number, sink in self._sinks.items()}
@@ -126,11 +142,12 @@ class RemoteStdio:
         if task.cancel():
             self._talk.put(tags.OUTPUT_GONE, bytes((number,)))
 
-    def delivered(self, number: int, count: int) -> bool:
-        """Notes that the command's host has written so much input more. Returns whether the caller
-        may type on. Raises ValueError if fewer bytes were sent."""
+    def delivered(self, number: int, count: int, granted_bytes: int) -> bool:
+        """Notes that the command's host has written so much input more, and which window it grants
+        unless 0. Returns whether the caller may type on. Raises ValueError if fewer bytes were
+        sent."""
         if number == 0 and self._stdin is not None:
-            self._stdin.delivered(count)
+            self._stdin.delivered(count, granted_bytes)
         elif number == 0:
             self._state.typed_bytes = max(0, self._state.typed_bytes - count)
             return True
@@ -140,10 +157,10 @@ class RemoteStdio:
         """Sends terminal input that the client has read; b"" is the end of file. Returns whether
         more may come. Raises ValueError if more comes than was asked for."""
         self._state.typed_bytes += len(data)
-        if self._state.typed_bytes > 2 * tags.WINDOW_BYTES:
+        if self._state.typed_bytes > 2 * self._input_window_bytes:
             raise ValueError("input without waiting until it is taken")
         self._talk.put(tags.STDIN, data)
-        return self._state.typed_bytes < tags.WINDOW_BYTES // 2
+        return self._state.typed_bytes < self._input_window_bytes // 2
 
     def stop_input(self) -> None:
         """The command reads no more."""

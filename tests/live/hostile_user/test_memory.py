@@ -1,5 +1,6 @@
 """A user fills neither the LBM's memory nor its event loop with messages that never end."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -187,3 +188,31 @@ def test_what_a_command_leaves_in_memory_is_not_everybodys(limited):
             assert (done.returncode, done.stderr) == (0, "")
     finally:
         Path(left).unlink(missing_ok=True)
+
+
+# Commands without end, of whose output so much is read, and then nothing.
+UNREAD = """
+import subprocess, sys, time
+count, some = int(sys.argv[1]), int(sys.argv[2])
+command = ["lbrun", "-H", "h2", "sh", "-c", "exec yes"]
+commands = [subprocess.Popen(command, cwd="/", stdout=subprocess.PIPE) for _ in range(count)]
+for one in commands:
+    one.stdout.read(some)
+    print("read", flush=True)
+time.sleep(60)
+"""
+
+
+def test_output_that_nobody_reads(two):
+    """It took 16 MiB of the LBM for each command."""
+    count, path = 24, two.root / "unread.py"
+    path.write_text(UNREAD)
+    before = resident_bytes(two)
+    with under_way(two, MALLORY, f"exec python3 {path} {count} {16 * MIB}") as process:
+        for _ in range(count):
+            assert process.stdout.readline() == "read\n"
+        time.sleep(2)  # what may come comes
+        grown = resident_bytes(two) - before
+        result = two.run(ANN, "cd / && lbrun -H h2 echo mine")
+    assert grown < 96 * MIB, f"{grown >> 20} MiB"
+    assert (result.returncode, result.stdout) == (0, "mine\n")

@@ -80,10 +80,10 @@ def test_a_message_alone(part):
     assert (number, tag, bytes(body)) == part
 
 
-@given(st.integers(0, 2), st.integers(0, 1 << 60))
-def test_acknowledgements(stream, count):
-    body = job_stream.delivered(stream, count)
-    assert job_stream.read_delivered(body) == (stream, count)
+@given(st.integers(0, 2), st.integers(0, 1 << 60), st.integers(0, 1 << 60))
+def test_acknowledgements(stream, count, window_bytes):
+    body = job_stream.delivered(stream, count, window_bytes)
+    assert job_stream.read_delivered(body) == (stream, count, window_bytes)
 
 
 def test_unknown_keys_of_a_newer_client_are_skipped():

@@ -20,7 +20,7 @@ from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.accepted_links import AcceptedLink, AcceptedLinks
-from lbd.lbm.link.conversation import FEW_BYTES, TOO_MUCH_AHEAD, Stream
+from lbd.lbm.link.conversation import EARLY_BYTES, TOO_MUCH_AHEAD, Stream
 from lbd.lbm.link.user_threads import UserThreads
 from lbd.local.budget import Budget
 from lbd.local.rate_limit import Rates
@@ -80,6 +80,7 @@ def host_of(slots=1):
         link=Link(), slots=slots, jobs=Jobs(10), admit=admit, changed=lambda: None,
         threads=UserThreads(), workdirs=SimpleNamespace(path_of=lambda request: b""),
         job_began=lambda *_: None, job_ended=lambda *_: None, executions=Executions(slots),
+        windows=Budget(0, 0),
     )  # fmt: skip
 
 
@@ -354,8 +355,7 @@ class Wire:
         self.link.hear(tags.pack(number, tags.RUN, request.SerializeToString()))
 
     def flood(self, number):
-        for _ in range(3):
-            self.link.hear(tags.pack(number, tags.STDIN, bytes(FEW_BYTES)))
+        self.link.hear(tags.pack(number, tags.STDIN, bytes(EARLY_BYTES)))
 
     def last_reason(self):
         tag, body = self.said[-1]

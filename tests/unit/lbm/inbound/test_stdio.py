@@ -1,8 +1,10 @@
 """The standard input and outputs of a command on the host where it runs."""
 
 import asyncio
+import contextlib
 import os
 import tty
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +12,10 @@ import pytest
 from lbd.lbm.inbound.stdio import JobStdio
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.user_threads import Threads
+from lbd.lbm.link.window import budget_of_windows
+from lbd.local.budget import Share
 from lbd.net.gen import lbm_pb2
+from tests.unit.until import until
 
 
 class Talk:
@@ -24,9 +29,13 @@ class Talk:
         pass
 
 
+def windows():
+    return partial(Share, budget_of_windows(), "h1")
+
+
 @pytest.fixture
 async def ends():
-    made = JobStdio(lbm_pb2.RunRequest(wants_stdin=True), Talk(), 1 << 16, Threads())
+    made = JobStdio(lbm_pb2.RunRequest(wants_stdin=True), Talk(), 1 << 16, Threads(), windows())
     made.make()
     yield made
     made.close()
@@ -62,7 +71,7 @@ class CountedThreads(Threads):
 async def at_terminal():
     request = lbm_pb2.RunRequest(wants_stdin=True)
     request.terminal.size, request.terminal.ends_lines = b"24 80 0 0", True
-    made = JobStdio(request, Talk(), 1 << 16, CountedThreads())
+    made = JobStdio(request, Talk(), 1 << 16, CountedThreads(), windows())
     made.make()
     made.begin(0, lambda: None, lambda _: asyncio.sleep(0, result=False))
     pumps = made.pump()
@@ -177,3 +186,42 @@ async def test_an_output_that_some_process_still_holds_is_left_to_a_task(ends):
     async with asyncio.timeout(20):
         await asyncio.wait(ends.drain())
     assert ends._talk.sent == [(tags.STDOUT, b"printed")]
+
+
+@pytest.mark.parametrize("grants", [True, False], ids=["this release", "an earlier release"])
+async def test_unread_output_waits_where_it_was_printed(grants):
+    """Of one that grants windows, no more than these is sent."""
+    talk, closed = Talk(), 0b101
+    request = lbm_pb2.RunRequest(grants_windows=grants, closed_fds=closed)
+    made = JobStdio(request, talk, 1 << 20, Threads(), windows())
+    made.make()
+    made.begin(0, lambda: None, lambda _: asyncio.sleep(0, result=False))
+    (pump,) = made.pump()
+    written, granted = 0, 0
+    os.set_blocking(made.childs[0], False)
+
+    async def prints_until(limit_bytes):
+        nonlocal written
+        for _ in range(2000):
+            with contextlib.suppress(BlockingIOError):
+                written += os.write(made.childs[0], bytes(1 << 16))
+            await asyncio.sleep(0.001)
+            if written > limit_bytes:
+                break
+
+    sent_bytes = lambda: sum(len(body) for tag, body in talk.sent if tag == tags.STDOUT)  # noqa: E731
+    try:
+        await prints_until(tags.WINDOW_BYTES if not grants else 1 << 18)
+        if grants:
+            assert sent_bytes() <= 2 * tags.FIRST_WINDOW_BYTES
+            granted = 1 << 20
+            made.hear(tags.DELIVERED, memoryview(tags.delivered(1, sent_bytes(), granted)))
+            before = sent_bytes()
+            await prints_until(before + granted)
+            assert granted <= sent_bytes() - before <= 2 * granted
+        else:
+            await until(lambda: sent_bytes() >= tags.WINDOW_BYTES)
+    finally:
+        pump.cancel()
+        made.stop()
+        made.close_childs()

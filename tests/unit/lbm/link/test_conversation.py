@@ -5,6 +5,7 @@ import asyncio
 from lbd.errors import LostContact
 from lbd.lbm.link.conversation import MESSAGE_BYTES, Stream
 from lbd.lbm.link.outbox import Outbox
+from lbd.lbm.link.wire import RESIZE, SIGNAL
 
 
 async def nowhere(_message):
@@ -43,6 +44,17 @@ async def test_messages_that_are_handled_at_once_do_not_count_as_sent_ahead():
     talk.follow(lambda *_: heard.append(1), heard.append)
     assert all(talk.hear((b"a", memoryview(b""))) for _ in range(9))
     assert len(heard) == 9
+
+
+async def test_of_what_only_the_latest_matters_the_latest_is_kept():
+    """Who resizes a window while a command waits sends hundreds, and the command was lost."""
+    talk = conversation()
+    talk.ahead_bytes = 4 * MESSAGE_BYTES
+    assert all(talk.hear((RESIZE, memoryview(b"%d" % number))) for number in range(100))
+    assert talk.hear((SIGNAL, memoryview(b"\2")))
+    assert talk.hear((RESIZE, memoryview(b"last")))
+    read = [(tag, bytes(body)) for tag, body in await talk.read()]
+    assert read == [(RESIZE, b"99"), (SIGNAL, b"\2"), (RESIZE, b"last")]
 
 
 async def test_a_reader_waits_for_the_next_message():

@@ -14,10 +14,27 @@ from lbd.lbm.link.ferry import unread_bytes
 from lbd.lbm.link.nonblocking_fd import Descriptor
 from lbd.lbm.link.pump import CRUMB_BYTES, CRUMBS, Sink, Source
 from lbd.lbm.link.user_threads import Threads
-from lbd.lbm.link.wire import ACKNOWLEDGE_BYTES, STDIN, pack, pack_batch, unpack
+from lbd.lbm.link.window import Window, budget_of_windows
+from lbd.lbm.link.wire import STDIN, WINDOW_BYTES, pack, pack_batch, unpack
+from lbd.local.budget import Share
 from tests.unit.until import until
 
 CHUNK = 1 << 16
+
+
+def wide():
+    """The window of a sender that goes by none that is granted."""
+    return Window(Share(budget_of_windows(), 0), is_granted=False)
+
+
+def counts():
+    """Returns a list, and the call that notes there what was delivered."""
+    found = []
+    return found, lambda count, _granted_bytes: found.append(count)
+
+
+def ignored(_count, _granted_bytes):
+    """Nobody wants to know what was delivered."""
 
 
 async def settle():
@@ -57,7 +74,7 @@ async def test_an_acknowledgement_of_more_than_was_sent_is_refused(pipe):
 
 async def test_of_notices_that_wait_for_what_was_printed_only_the_last_is_given(pipe):
     """A host that sends a hundred thousand of them held up everybody by a timer for each."""
-    sink, given = Sink(Descriptor(taken(pipe, "w")), lambda _: None, pytest.fail), []
+    sink, given = Sink(Descriptor(taken(pipe, "w")), ignored, pytest.fail, wide()), []
     sink.put(b"x")
     sink.then(lambda: given.append(1), 0.0)
     sink.then(lambda: given.append(-1), 0.0)
@@ -71,7 +88,7 @@ async def test_of_notices_that_wait_for_what_was_printed_only_the_last_is_given(
 
 
 async def test_a_notice_waits_no_longer_than_the_first_that_waited(pipe):
-    sink, given = Sink(Descriptor(taken(pipe, "w")), lambda _: None, pytest.fail), []
+    sink, given = Sink(Descriptor(taken(pipe, "w")), ignored, pytest.fail, wide()), []
     sink.put(b"x")  # and nobody writes it
     sink.then(lambda: given.append(1), 0.0)
     sink.then(lambda: given.append(2), 100.0)
@@ -176,10 +193,10 @@ async def test_a_source_whose_reader_is_gone_tells_the_writer_while_it_waits(pip
 
 
 async def test_a_sink_acknowledges_in_large_steps_and_closes_at_the_end(pipe):
-    acknowledged = []
-    sink = Sink(Descriptor(taken(pipe, "w")), acknowledged.append, pytest.fail)
+    acknowledged, note = counts()
+    sink = Sink(Descriptor(taken(pipe, "w")), note, pytest.fail, wide())
     task = asyncio.create_task(sink.run())
-    total = 3 * ACKNOWLEDGE_BYTES
+    total = 3 * (WINDOW_BYTES // 4)
     for _ in range(total // CHUNK):
         sink.put(bytes(CHUNK))
     sink.put(b"")
@@ -194,8 +211,8 @@ async def test_a_sink_acknowledges_in_large_steps_and_closes_at_the_end(pipe):
 
 
 async def test_a_reader_that_goes_away_is_reported_once_and_the_rest_is_discarded(pipe):
-    gone, acknowledged = [], []
-    sink = Sink(Descriptor(taken(pipe, "w")), acknowledged.append, lambda: gone.append(1))
+    gone, (acknowledged, note) = [], counts()
+    sink = Sink(Descriptor(taken(pipe, "w")), note, lambda: gone.append(1), wide())
     os.close(taken(pipe, "r"))
     task = asyncio.create_task(sink.run())
     for _ in range(64):
@@ -243,7 +260,7 @@ async def test_devices_and_files_are_read_to_their_end(tmp_path):
 async def test_what_waits_to_be_written_takes_its_bytes_however_small_the_pieces(pipe):
     """The reader is stuck. Each byte came as a message of its own, beside megabytes in one
     batch."""
-    sink = Sink(Descriptor(taken(pipe, "w")), lambda _: None, pytest.fail)
+    sink = Sink(Descriptor(taken(pipe, "w")), ignored, pytest.fail, wide())
     batch = [pack(1, STDIN, b"x") for _ in range(1000)]
     tracemalloc.start()
     try:
@@ -258,8 +275,10 @@ async def test_what_waits_to_be_written_takes_its_bytes_however_small_the_pieces
 
 
 async def test_small_pieces_are_written_in_order(pipe):
-    acknowledged = []
-    sink = Sink(Descriptor(taken(pipe, "w")), acknowledged.append, pytest.fail, 1)
+    acknowledged, note = counts()
+    window = Window(Share(budget_of_windows(), 0), 4, is_granted=False)
+    window.size_bytes = WINDOW_BYTES  # and it acknowledges each byte
+    sink = Sink(Descriptor(taken(pipe, "w")), note, pytest.fail, window)
     pieces = [b"a", b"b", b"c" * (1 << 14), b"d", memoryview(b"e" * (1 << 15)), b"f"]
     for piece in pieces:
         sink.put(piece)
@@ -280,7 +299,7 @@ async def test_what_an_ended_command_has_left_unread_is_dropped(ends_first):
     megabyte for each command, until the kernel ended the LBM."""
     reader, writer = os.pipe()
     sink = Sink(
-        Descriptor(writer, Threads(), ours=True), lambda _: None, pytest.fail, of_command=True
+        Descriptor(writer, Threads(), ours=True), ignored, pytest.fail, wide(), of_command=True
     )
     poll = select.poll()
     poll.register(reader, select.POLLIN)

@@ -14,6 +14,8 @@ from lbd.lbm.link.conversation import Stream
 from lbd.lbm.link.nonblocking_fd import Descriptor
 from lbd.lbm.link.outbox import Outbox
 from lbd.lbm.link.pump import Sink, Source
+from lbd.lbm.link.window import Window, budget_of_windows
+from lbd.local.budget import Share
 from tests.unit.lbm.handover.passing import handed_over
 
 
@@ -127,7 +129,9 @@ async def test_a_sink_saved_at_any_moment_writes_the_rest_and_nothing_twice(piec
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     acknowledged, got = [], b""
-    sink = Sink(Descriptor(writer), acknowledged.append, lambda: None, 1 << 16)
+    note = lambda count, _granted_bytes: acknowledged.append(count)  # noqa: E731
+    windows = budget_of_windows()
+    sink = Sink(Descriptor(writer), note, lambda: None, Window(Share(windows, 0), 1 << 18))
     task = sink.start()
     waiting = list(pieces)
     try:
@@ -140,7 +144,8 @@ async def test_a_sink_saved_at_any_moment_writes_the_rest_and_nothing_twice(piec
             task.cancel()
             await asyncio.wait([task])
             descriptor = Descriptor.given(left.descriptor)
-            sink = Sink(descriptor, acknowledged.append, lambda: None, 1 << 16, left=left)
+            window = Window(Share(windows, 0), 1 << 18, left_bytes=left.window_bytes)
+            sink = Sink(descriptor, note, lambda: None, window, left=left)
             task = sink.start()
             got += drain(reader)
         for piece in [*waiting, b""]:

@@ -13,6 +13,7 @@ from lbd.lbm.core.jobs import Jobs, LocalCap
 from lbd.lbm.core.journey import JourneyPhase
 from lbd.lbm.link import wire
 from lbd.lbm.link.user_threads import StdFds, UserThreads
+from lbd.lbm.link.window import budget_of_windows
 from lbd.lbm.outbound.command import Command
 from lbd.lbm.session.request import ClientRequest
 from lbd.local.client_tags import FLAG_PAUSES
@@ -38,6 +39,7 @@ def a_command(number=1, hold_limit_s=30.0):
         threads=UserThreads(),
         jobs=Jobs(10, own=H1, numbers=itertools.count(number)),
         cap=LocalCap(2),
+        windows=budget_of_windows(),
         commands={},
         eligible=None,
     )

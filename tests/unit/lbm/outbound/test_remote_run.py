@@ -1,7 +1,9 @@
 """Whether an ended command could restart elsewhere, judged by the data that passed through us."""
 
 import asyncio
+import contextlib
 import os
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -12,9 +14,12 @@ from lbd.lbm.core.pauses import Pauses
 from lbd.lbm.link import wire
 from lbd.lbm.link.conversation import FEW_BYTES, READ_AT_ONCE, Stream
 from lbd.lbm.link.user_threads import StdFds, UserThreads
+from lbd.lbm.link.window import EACH_BYTES, budget_of_windows
 from lbd.lbm.outbound import remote_command
 from lbd.lbm.outbound.remote_command import RemoteCommand
 from lbd.lbm.outbound.remote_run import SHOWN_BYTES, RemoteRun
+from lbd.lbm.outbound.remote_stdio import RemoteStdio
+from lbd.local.budget import Share
 from lbd.local.rate_limit import TimeShares
 from lbd.net.gen import lbm_pb2
 from tests.unit.until import until
@@ -30,15 +35,19 @@ class FarHost:
         self.shares = TimeShares()
         self.typed = b""
         self.starts = True
+        self.started = lbm_pb2.Started(grants_windows=True)
+        self.granted = {}
         self.has_input = asyncio.Event()
 
     async def take(self, message):
         for _, tag, body in wire.unpack(message):
             if tag in (wire.RUN, wire.WORKDIR) and self.starts:
-                self.says(wire.STARTED)
+                self.says(wire.STARTED, self.started.SerializeToString())
             elif tag == wire.STDIN and body:
                 self.typed += bytes(body)
                 self.has_input.set()
+            elif tag == wire.DELIVERED:
+                number, _, self.granted[number] = wire.read_delivered(bytes(body))
 
     async def converse(self, _host, _address):
         return self.stream.converse(1)
@@ -50,10 +59,17 @@ class FarHost:
         self.stream.deliver(1, tag, memoryview(body))
 
 
+def run_on(far, windows=None):
+    threads = UserThreads().of(os.getuid())
+    shares = partial(Share, windows or budget_of_windows(), os.getuid())
+    move = partial(RemoteStdio, threads, shares, 1 << 20)
+    return RemoteRun(LbmConfig(), far, "h2", "h2:1", move)
+
+
 async def ended(given=b"", printed=b""):
     """Runs to an end after reading and printing this much."""
     far = FarHost()
-    run = RemoteRun(LbmConfig(), far, "h2", "h2:1", UserThreads().of(os.getuid()))
+    run = run_on(far)
     await run.start(lbm_pb2.RunRequest(job_id="1"))
     reading, writing = os.pipe()
     shown, printing = os.pipe()
@@ -111,7 +127,7 @@ async def test_what_a_host_says_counts_by_what_it_takes_and_others_have_their_tu
             others.append(len(listener.heard))
             await asyncio.sleep(0)
 
-    run = RemoteRun(LbmConfig(), far, "h2", "h2:1", UserThreads().of(os.getuid()))
+    run = run_on(far)
     await run.start(lbm_pb2.RunRequest(job_id="1"))
     for _ in range(3 * READ_AT_ONCE):
         far.says(before)
@@ -137,7 +153,7 @@ async def test_what_a_host_says_counts_by_what_it_takes_and_others_have_their_tu
 async def test_a_command_that_waits_for_a_slot_says_so(monkeypatch, said, line):
     monkeypatch.setattr(remote_command, "REMARK_AFTER_S", 0.01)
     far, lines = FarHost(), []
-    run = RemoteRun(LbmConfig(), far, "h2", "h2:1", UserThreads().of(os.getuid()))
+    run = run_on(far)
 
     async def waits(message):
         far.says(wire.QUEUED, said)
@@ -157,7 +173,7 @@ async def test_a_command_that_waits_for_a_slot_says_so(monkeypatch, said, line):
 
 async def test_of_a_text_without_end_a_line_is_read():
     far, listener = FarHost(), Listener()
-    run = RemoteRun(LbmConfig(), far, "h2", "h2:1", UserThreads().of(os.getuid()))
+    run = run_on(far)
     await run.start(lbm_pb2.RunRequest(job_id="1"))
     far.says(wire.STILL, b"\xff" * (SHOWN_BYTES << 4))
     far.says(wire.ENDED, ENDED)
@@ -182,7 +198,7 @@ async def test_of_a_text_without_end_a_line_is_read():
 )
 async def test_an_end_that_no_command_can_have_is_none(end, fault, is_early):
     far = FarHost()
-    run = RemoteRun(LbmConfig(), far, "h2", "h2:1", UserThreads().of(os.getuid()))
+    run = run_on(far)
 
     async def runs(message):
         far.says(wire.STARTED)
@@ -203,7 +219,7 @@ async def test_an_end_that_no_command_can_have_is_none(end, fault, is_early):
 
 async def test_the_largest_figures_of_an_end_are_believed():
     far = FarHost()
-    run = RemoteRun(LbmConfig(), far, "h2", "h2:1", UserThreads().of(os.getuid()))
+    run = run_on(far)
     await run.start(lbm_pb2.RunRequest(job_id="1"))
     end = lbm_pb2.Ended(exit_status=255, signal=64, cause="signalled", user_cpu_s=1e11)
     far.says(wire.ENDED, end.SerializeToString())
@@ -213,7 +229,7 @@ async def test_the_largest_figures_of_an_end_are_believed():
 async def test_what_a_host_sends_about_a_workdir_fills_no_memory():
     """Nobody reads on once there is a workdir: 49 MiB were kept of each."""
     far = FarHost()
-    run = RemoteRun(LbmConfig(), far, "h2", "h2:1", UserThreads().of(os.getuid()))
+    run = run_on(far)
     await run.start(lbm_pb2.WorkdirRequest(id="h1-1"), wire.WORKDIR)
     talk = far.stream.conversations[1]
     for _ in range(9):
@@ -226,7 +242,7 @@ async def test_what_a_host_sends_after_the_end_is_not_kept(end):
     """Where the output was read slowly, or files were fetched: 49 MiB for each command."""
     far = FarHost()
     far.starts = end[0] != wire.REFUSED
-    run = RemoteRun(LbmConfig(), far, "h2", "h2:1", UserThreads().of(os.getuid()))
+    run = run_on(far)
     starting = asyncio.create_task(run.start(lbm_pb2.RunRequest(job_id="1")))
     if far.starts:
         await starting
@@ -239,3 +255,62 @@ async def test_what_a_host_sends_after_the_end_is_not_kept(end):
         far.says(wire.STDOUT, bytes(1 << 20))
     assert not talk._inbox
     run.close()
+
+
+@contextlib.asynccontextmanager
+async def with_an_output(far, windows=None):
+    """Yields a run that has started, and the end of a pipe from which its output can be read."""
+    run = run_on(far, windows)
+    await run.start(lbm_pb2.RunRequest(job_id="1"))
+    shown, printing = os.pipe()
+    run.attach(StdFds(None, printing, None))
+    following = asyncio.create_task(run.follow(None))
+    try:
+        yield following, shown
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
+        run.close()
+        os.close(shown)
+
+
+async def test_a_host_that_sends_more_output_than_was_granted_has_lost_the_command():
+    far = FarHost()
+    async with with_an_output(far) as (following, _):
+        for _ in range(3):
+            far.says(wire.STDOUT, bytes(wire.FIRST_WINDOW_BYTES))
+        with pytest.raises(LostContact, match="protocol error from h2: more than its stream"):
+            await asyncio.wait_for(following, 10)
+
+
+async def test_a_host_of_an_earlier_release_may_send_all_of_the_largest_window():
+    far, windows = FarHost(), budget_of_windows()
+    far.started = lbm_pb2.Started()
+    async with with_an_output(far, windows) as (following, shown):
+        for _ in range(wire.WINDOW_BYTES >> 20):
+            far.says(wire.STDOUT, bytes(1 << 20))
+        far.says(wire.ENDED, ENDED)
+        assert windows.held == wire.WINDOW_BYTES - wire.FIRST_WINDOW_BYTES
+        count = 0
+        while count < wire.WINDOW_BYTES:
+            count += len(await asyncio.to_thread(os.read, shown, 1 << 20))
+        await asyncio.wait_for(following, 10)
+    assert set(far.granted.values()) == {0}
+    assert windows.held == 0
+
+
+async def test_output_is_granted_as_it_is_read_within_the_budget_of_its_user():
+    """Output that nobody read took 16 MiB for each command in the LBM where it was typed."""
+    windows = budget_of_windows()
+    windows.add(os.getuid(), EACH_BYTES - 3 * wire.FIRST_WINDOW_BYTES)
+    far = FarHost()
+    async with with_an_output(far, windows) as (following, shown):
+        for _ in range(64):
+            far.says(wire.STDOUT, bytes(wire.FIRST_WINDOW_BYTES))
+            count = 0
+            while count < wire.FIRST_WINDOW_BYTES:
+                count += len(await asyncio.to_thread(os.read, shown, 1 << 16))
+        await until(lambda: far.granted[1] == 4 * wire.FIRST_WINDOW_BYTES)
+        far.says(wire.ENDED, ENDED)
+        await asyncio.wait_for(following, 10)
+    assert windows.held == EACH_BYTES - 3 * wire.FIRST_WINDOW_BYTES
