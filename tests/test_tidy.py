@@ -122,7 +122,7 @@ LARGE_CLASSES: dict[str, tuple[int, int]] = {  # lines, attributes
     "lbd/dispatch/daemon.py:Dispatcher": (299, 0),
     "lbd/keeper/loop.py:Keeper": (270, 19),
     "lbd/lbm/daemon.py:Lbm": (223, 22),
-    "lbd/lbm/inbound/stdio.py:JobStdio": (279, 13),
+    "lbd/lbm/inbound/stdio.py:JobStdio": (279, 14),
     "lbd/lbm/keeper_link.py:KeeperLink": (281, 14),
     "lbd/lbm/link/nonblocking_fd.py:Descriptor": (282, 19),
     "lbd/lbm/link/opened_links.py:PeerLink": (149, 15),

@@ -13,7 +13,6 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from functools import partial
 
 from lbd.errors import LbdError, PeerError
 from lbd.keeper import session_leader as monitor
@@ -269,8 +268,8 @@ class AttachedJob(Performer):
     def make_ends(self) -> JobStdio:
         host, request = self.host, self.request
         threads, chunk_bytes = host.threads.of(request.user), host.config.lbm.chunk_bytes
-        windows = partial(Share, host.windows, request.origin)
-        return JobStdio(request, self.talk, chunk_bytes, threads, windows)
+        share = Share(host.windows, request.origin)
+        return JobStdio(request, self.talk, chunk_bytes, threads, share)
 
     async def _spawn(self) -> e.Event | None:
         """Makes pipes, and has the keeper fork."""

@@ -15,7 +15,7 @@ from lbd.lbm.link.nonblocking_fd import Descriptor
 from lbd.lbm.link.pty import Pty
 from lbd.lbm.link.pump import Sink, Source
 from lbd.lbm.link.user_threads import Threads
-from lbd.lbm.link.window import AShare, Shares, Window
+from lbd.lbm.link.window import AShare, Window
 from lbd.net.gen import lbm_pb2
 
 LINGER_S = 0.002  # how long the end of an output waits for the end of the command
@@ -71,11 +71,11 @@ class JobStdio:
         talk: Conversation,
         chunk_bytes: int,
         threads: Threads,
-        windows: Shares,
+        share: AShare,
     ) -> None:
-        """`threads`: those of the command's user; `windows`: for input of its origin."""
+        """`threads`: those of the command's user; `share`: for the window of its input."""
         self._threads = threads
-        self._windows = windows
+        self._share = share
         self._request = request
         self._talk = talk
         self._chunk_bytes = chunk_bytes
@@ -130,7 +130,7 @@ class JobStdio:
         self._stdin = self._sink(Descriptor(ours, self._threads, ours=True))
 
     def _sink(self, descriptor: Descriptor, left: SinkState | None = None) -> Sink:
-        window = window_of(self._request, self._windows(), left)
+        window = window_of(self._request, self._share, left)
         return Sink(
             descriptor,
             lambda *counts: self._talk.put(tags.DELIVERED, tags.delivered(0, *counts)),
