@@ -431,16 +431,21 @@ class Waiting:
             heappush(self._turns[flow.user], turn)
         return list(found.values())
 
+    def _waits_at(self, place: int, entry: Entry) -> bool:
+        """Whether it waits, in that place: one that left from behind others and came back with
+        another place, as after a checkpoint, is still listed at the former one."""
+        return entry.line == self.line and entry.number == place
+
     def _in_order(self, flow: Flow, count: int) -> list[Iterable[Registered]]:
         """Returns the flow's first arrays, and its jobs without one, each in order. Nothing is made
         of what is not looked at: a flow may have a hundred thousand jobs."""
         alone, groups = list[Entry](), list[Iterable[Registered]]()
-        for _, item in in_order(self._flows[flow]):
+        for place, item in in_order(self._flows[flow]):
             found = len(alone) + len(groups)
             if found > count:  # one may be of jobs without an array, met too early
                 break
             if isinstance(item, Entry):
-                alone += [item] * (item.line == self.line)
+                alone += [item] * self._waits_at(place, item)
             elif item.front(self.line) is not None:
                 groups.append(item.in_order(self.line))
         return [alone, *groups]
@@ -454,7 +459,7 @@ class Waiting:
         for heap in self._flows.values():
             for place, item in heap:
                 if isinstance(item, Entry):
-                    if item.line == self.line:
+                    if self._waits_at(place, item):
                         if item.job.needs:
                             return None
                         entries[item] = place, item.job.slots
@@ -530,7 +535,7 @@ class Waiting:
     def _items(self, flow: Flow, heap: Heap) -> Iterator[Source[Waiter]]:
         left = 0
         for turn, item in in_order(heap):
-            if isinstance(item, Entry) and item.line == self.line:
+            if isinstance(item, Entry) and self._waits_at(turn, item):
                 yield (0, turn), iter([((0, turn, item.number), waiter_of(item))])
             elif isinstance(item, Group) and item.front(self.line) is not None:
                 stays = self._shares.targets.keeps_place(item.array)
@@ -553,7 +558,7 @@ class Waiting:
                     item.place = front.number
                     heapreplace(heap, (front.number, item))
                     continue
-            elif item.line == self.line:
+            elif self._waits_at(place, item):
                 return item
             heappop(heap)
         del self._flows[flow]

@@ -196,3 +196,25 @@ def test_a_job_that_is_refused_ahead_of_others_again_and_again_starts_once(more)
             table.lost(name)
         assert sorted(one.id for one in table.queues.lines[1].first(100)) == ["1", *waiting]
         assert sorted(waiter.id for waiter in table.queues.lines[1].order()) == ["1", *waiting]
+
+
+def test_a_job_that_stops_at_a_checkpoint_after_it_passed_others_is_listed_once():
+    """It joins the end, and was also found where it had waited before: it started twice."""
+    table = Table(backfill="limit")
+    table.host("h1", slots=4)
+    table.arrive("0", slots=4, limit_s=1000.0)
+    table.arrive("1", slots=4, limit_s=1000.0)
+    for name in ("10", "11"):
+        assert table.arrive(name, limit_s=10.0) == []
+    (begun,) = table.host("h2", slots=2, open_slots=1)
+    name = begun.removesuffix("@h2")
+    for _ in range(2):
+        table.host("h2", slots=2, open_slots=0)
+        table.lost(name)
+        assert table.host("h2", slots=2, open_slots=1) == [begun]
+    table.host("h2", slots=2, open_slots=0)
+    table.queues.cut_off(JobId(name), table.now_s, table.rng)
+    other = {"10": "11", "11": "10"}[name]
+    assert [one.id for one in table.queues.lines[1].first(100)] == ["1", other, name]
+    assert [waiter.id for waiter in table.queues.lines[1].order()] == ["1", other, name]
+    assert sorted(table.host("h2", slots=2)) == ["10@h2", "11@h2"]
