@@ -219,13 +219,14 @@ class Dispatcher:
             self.carry(self.life.refused(*end, clock_s(), self.rng))
             return
         start.job, start.attempt, start.slots = begin.job, begin.attempt, begin.slots
-        movable = self.life.may_move(begin.job)
-        start.tier, start.cutoff_s, start.movable = begin.tier, begin.cutoff_s or 0.0, movable
+        start.tier, start.cutoff_s = begin.tier, begin.cutoff_s or 0.0
+        start.movable = self.life.may_move(begin.job)
         start.lease_s, start.requeued = self.config.dispatch.lease_s, begin.requeued or 0.0
         if begin.array_index is not None:
             start.array_index, start.array = begin.array_index, begin.array
-        if begin.gang_hosts:
-            start.gang_hosts.extend(begin.gang_hosts)
+        start.gang_hosts.extend(begin.gang_hosts)
+        if start.spec.staged_request:
+            self.life.brings_files(begin.job, begin.attempt)
         line.start(start)
 
     async def start_of(self, submission: int) -> pb.Start:
@@ -375,7 +376,7 @@ def terms_of(config: Config) -> Terms:
     own = config.dispatch
     return Terms(
         own.lease_s, own.crash_limit, own.host_failures, own.aside_s, own.aside_max_s,
-        own.attempts_max, own.gang_hold_s, own.gang_drain_s,
+        own.attempts_max, own.gang_hold_s, own.gang_drain_s, own.begin_timeout_s,
     )  # fmt: skip
 
 

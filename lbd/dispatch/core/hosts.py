@@ -12,6 +12,11 @@ MOUNTED_S = 180.0  # after a boot all file systems are mounted, also those that 
 # meanwhile or the order came too late. With one that did so without end, jobs would start without
 # end.
 OFFERS_MAX = 20
+# A host that held an attempt in vain gets one at a time for so long, unless it begins one before.
+TRIAL_S = 3600.0
+ON_TRIAL = "it did not begin in time what it was given, so it gets one job at a time"
+SLOW_SHARE = 0.1  # of the time to begin: an attempt given back that late was held in vain
+FILES_TIMES = 6  # so much longer may it take to begin an attempt that brings files along
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,7 @@ class Terms:
     attempts_max: int = 1000  # for a job that stops at checkpoints
     gang_hold_s: float = 60.0
     gang_drain_s: float = 600.0
+    begin_timeout_s: float = 600.0
     inherited_s: float = 0.0  # the longest lease that an earlier dispatcher may have granted
 
     def waited_for_s(self, lease_s: float) -> float:
@@ -37,6 +43,11 @@ class Terms:
     def waited_s(self) -> float:
         """The same for the leases that are granted now."""
         return self.waited_for_s(self.lease_s)
+
+    @property
+    def held_in_vain_s(self) -> float:
+        """A host that gives back an attempt unbegun after so long has kept it from the others."""
+        return SLOW_SHARE * self.begin_timeout_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,7 @@ class KnownHost:
     failures: int = 0  # in a row
     vain_offers: int = 0  # in a row: heartbeats after which it refused, and no attempt has begun
     vain_s: float = -math.inf  # the last such heartbeat
+    trial_until_s: float = -math.inf  # until then it gets one attempt at a time
     aside_s: float = 0.0  # the last pause; 0: none yet
     aside_until_s: float | None = None
     contact: Contact = Contact()
@@ -87,11 +99,23 @@ class HostTable:
             known = self.known[name] = KnownHost()
         return known
 
-    def heard(self, host: HostSlots) -> bool:
-        """Returns whether the host may be given jobs now."""
+    def heard(self, host: HostSlots, now_s: float) -> HostSlots | None:
+        """Returns what the host may be given jobs for now; None: it gets none."""
         known = self.of(host.name)
+        if now_s < known.trial_until_s:
+            host = on_trial(host)
         known.slots, known.closed, known.more, known.was_drained = host, None, "", False
-        return known.aside_until_s is None
+        return host if known.aside_until_s is None else None
+
+    def held_in_vain(self, name: HostId, now_s: float) -> HostSlots | None:
+        """Lets the host have one attempt at a time, until it begins one. Returns it as it is now;
+        None if it gets no jobs now anyway."""
+        known = self.of(name)
+        known.trial_until_s = now_s + TRIAL_S
+        if known.slots is None:
+            return None
+        known.slots = on_trial(known.slots)
+        return known.slots if known.aside_until_s is None else None
 
     def no_room(self, name: HostId) -> str:
         """Returns why no job begins there that would print to its disk; "" if there is room."""
@@ -176,7 +200,8 @@ class HostTable:
         return known.slots
 
     def begun(self, name: HostId) -> None:
-        self.of(name).vain_offers = 0
+        known = self.of(name)
+        known.vain_offers, known.trial_until_s = 0, -math.inf
 
     def refused(self, name: HostId) -> bool:
         """Notes that it refused an attempt, which is nobody's fault unless it goes on and on.
@@ -212,3 +237,7 @@ class HostTable:
 
     def aside(self) -> list[HostId]:
         return [name for name, known in self.known.items() if known.aside_until_s is not None]
+
+
+def on_trial(host: HostSlots) -> HostSlots:
+    return replace(host, one_at_a_time=True, closed=host.closed or ON_TRIAL)

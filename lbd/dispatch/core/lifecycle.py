@@ -29,6 +29,9 @@
    queues, so it delays no others; it starts after they have ended as required, or is cancelled.
 7. A host that repeatedly loses or refuses attempts gets none for a while, twice as long each time,
    so that it does not swallow the queue.
+8. No host keeps a job without beginning it. What it has not begun within `begin_timeout_s`, or not
+   called off when told to, is no longer renewed, so that it is lost once its lease has expired. The
+   job does not go there for a while, and the host gets one attempt at a time until it begins one.
 
 Times are monotonic seconds. The daemon knows which hosts are connected, and how.
 
@@ -43,7 +46,7 @@ from random import Random
 from lbd.dispatch.core.dependencies.dependents import Dependents, Span, Waits
 from lbd.dispatch.core.discipline import Discipline, HostSlots, QueuedJob, Start
 from lbd.dispatch.core.gangs.gang import AGAIN, DISBANDED, Gang, Gangs
-from lbd.dispatch.core.hosts import HostTable, Terms
+from lbd.dispatch.core.hosts import FILES_TIMES, HostTable, Terms
 from lbd.dispatch.core.malleable.decision import Rule
 from lbd.dispatch.core.malleable.heads import FREE
 from lbd.dispatch.core.queues import Queues
@@ -71,6 +74,7 @@ from lbd.dispatch.core.retry import (
     NO_KEEPER,
     NO_ROOM,
     NOT_MOUNTED,
+    NOT_NOW,
     NOT_THERE,
     NOT_YET,
     PASSING,
@@ -233,12 +237,13 @@ class Lifecycle:
             longest_s = max(self.terms.lease_s, self.terms.inherited_s)
             until_s = now_s + self.terms.waited_for_s(longest_s)
             live.lease = Lease(number, host, tier, until_s, begun, slots, cutoff_s, None, now_s)
-            if live.stop_reason == CANCEL and not live.job.gang:
-                live.lease.told_s = now_s
+            live.lease.was_sent(now_s, self._begin_timeout_s(live.job) * FILES_TIMES)
             live.ran_tier = tier
             self.leased[live.job.id] = live
             self.running += begun
             self.queues.found_running(live.job, host, now_s, slots)
+            if begun:
+                self.queues.begun(live.job.id)
             self.gangs.found(live, now_s)
             return []
         if live.held:
@@ -270,8 +275,7 @@ class Lifecycle:
             if one.lease is not None:
                 actions += asked_to_stop(one, CANCEL, number)
                 one.signal_of = of
-                if not one.job.gang:  # its host holds it for its gang
-                    one.lease.told_s = min(one.lease.told_s, now_s)
+                one.lease.told_s = min(one.lease.told_s, now_s)
             else:
                 why = cancelled(one, of)
                 actions += self._final(one, JobState.CANCELLED, why, now_s, rng)
@@ -378,12 +382,12 @@ class Lifecycle:
 
     def host_is(self, host: HostSlots, now_s: float, rng: Random) -> list[Action]:
         had_no_room = self.hosts.no_room(host.name)
-        takes_jobs = self.hosts.heard(host)
+        offers = self.hosts.heard(host, now_s)
         if had_no_room and not host.no_room:
             self.bars.no_later(host.name, now_s + self.terms.aside_s)
-        if not takes_jobs:
+        if offers is None:
             return []
-        return self._begin(self.queues.host_is(host, now_s, rng), now_s)
+        return self._begin(self.queues.host_is(offers, now_s, rng), now_s)
 
     def host_gone(
         self,
@@ -430,7 +434,7 @@ class Lifecycle:
             live = self.holder(name, job, attempt)
             if live is not None and live.lease is not None:
                 if live.lease.is_given_up(self.terms.lease_s, now_s):
-                    continue  # it is cancelled once its lease has expired, there and here
+                    continue  # it is over once its lease has expired, there and here
                 said_s = left_s.get((job, attempt), 0.0) or math.inf
                 live.lease.renew(now_s, self.terms.waited_s, self.terms.waited_for_s(said_s))
                 renewed.append((job, attempt))
@@ -501,7 +505,19 @@ class Lifecycle:
             return False
         live.lease.until_s, live.lease.renewed_s = now_s + self.terms.waited_s, now_s
         live.lease.sent = self.hosts.contact(live.lease.host)
+        live.lease.was_sent(now_s, self._begin_timeout_s(live.job))
         return True
+
+    def brings_files(self, job: JobId, attempt: int) -> None:
+        """The attempt that is being sent brings files along, which take their time."""
+        live = self.leased.get(job)
+        if live is not None and live.lease is not None and live.lease.attempt == attempt:
+            timeout_s = self._begin_timeout_s(live.job) * FILES_TIMES
+            live.lease.was_sent(live.lease.sent_s, timeout_s)
+
+    def _begin_timeout_s(self, job: QueuedJob) -> float:
+        """A gang may be held before it is released."""
+        return self.terms.begin_timeout_s + (self.terms.gang_hold_s if job.gang else 0.0)
 
     def may_move(self, job: JobId) -> bool:
         """Whether its host may end the attempt so that another can start elsewhere."""
@@ -517,6 +533,7 @@ class Lifecycle:
         live.lease.begun, live.reason = True, ""
         self.running += 1
         self.hosts.begun(name)
+        self.queues.begun(job)
         record = changed(live, JobState.RUNNING, Fate.RUNNING, begun_ago_s=ago_s)
         return [record, *self.gangs.begun(live)] if live.job.gang else [record]
 
@@ -570,8 +587,12 @@ class Lifecycle:
         if self.has_begun(job) and not live.job.gang:
             lost = replace(ending, exit_status=None, reason=f"{name}{BEGUN_BEFORE}{ending.reason}")
             return self.ended(name, job, attempt, lost, now_s, rng)
+        assert live.lease is not None
+        lease, held_s = live.lease, live.lease.held_s(now_s)
+        is_overdue = now_s >= lease.begin_by_s
+        why = lease.why_given_up(now_s).removeprefix(f"{name} ") if is_overdue else ""
         self._let_go(live)
-        earlier, live.reason = live.reason, f"{name}: {ending.reason}"
+        earlier, live.reason = live.reason, f"{name}: {why or ending.reason}"
         gang = self.gangs.of(live.job)
         phase = phase_to_go_by(phase, ending.exit_status, in_gang=gang is not None)
         stop_reason, live.stop_reason = stop_reason_of(live, gang, ending), ""
@@ -587,20 +608,20 @@ class Lifecycle:
             why, live.signal_of = cancelled(live, live.signal_of), ""
             actions += self._final(live, JobState.CANCELLED, why, now_s, rng, Fate.REFUSED)
         elif gang is not None and stop_reason:
-            actions += self._given_back(live, gang, stop_reason, now_s, rng)
+            actions += self._given_back(live, gang, name, stop_reason, now_s, rng)
         elif gang is not None and not gang.may_begin_again(live.job):
             actions += self._never_begins(live, phase, ending, now_s, rng)
+        elif gang is None and phase in NOT_NOW and held_s >= self.terms.held_in_vain_s:
+            actions += self._held_in_vain(live, lease, why or ending.reason, now_s, rng)
+            actions += self._again(live, Fate.REFUSED, None, now_s, rng)
         elif phase in PASSING or phase == NO_KEEPER:
             actions += self._close(name, now_s, rng)
             actions += self._again(live, Fate.REFUSED, None, now_s, rng)
-        elif phase == NOT_YET and gang is None:
-            actions += self._begins_later(live, name, ending.wait_s, now_s, rng)
-        elif phase == NO_ROOM and gang is None:
-            wait_s = self.pauses.next_s(job, self.terms)
+        elif phase in (NOT_YET, NO_ROOM):
+            actions += self._begins_later(live, name, ending.wait_s, now_s, rng, phase)
+        elif phase in NOT_MOUNTED and (wait_s := self.hosts.mounting_s(name)):
             actions += self._begins_later(live, name, wait_s, now_s, rng)
-        elif phase in NOT_MOUNTED and gang is None and (wait_s := self.hosts.mounting_s(name)):
-            actions += self._begins_later(live, name, wait_s, now_s, rng)
-        elif phase in (AWAY, NOT_YET, NO_ROOM):
+        elif phase == AWAY:
             why = self.pauses.begin(live, self.terms, now_s)
             actions += self._hold(live, why, Fate.REFUSED, None, now_s, rng)
         else:
@@ -633,10 +654,12 @@ class Lifecycle:
         actions: list[Action] = []
         for live in [live for live in self.leased.values() if live.lease]:
             assert live.lease is not None
+            if live.stop_reason and live.lease.told_s == math.inf:
+                live.lease.told_s = now_s
             if now_s >= live.lease.until_s:
                 what = f"{CONTACT_WITH}{live.lease.host} was lost"
                 if live.lease.is_given_up(self.terms.lease_s, now_s):
-                    what = f"{live.lease.host} did not say that it had called it off"
+                    what = live.lease.why_given_up(now_s)
                 actions += self._over(live, Ending(Cause.LOST, reason=what), now_s, rng)
         for job, hosts in self.bars.over(now_s, LOOKS_MAX):
             actions += self._unbarred(self._live(job), hosts, now_s, rng)
@@ -697,7 +720,7 @@ class Lifecycle:
     def _over(self, live: Live, ending: Ending, now_s: float, rng: Random) -> list[Action]:
         """The attempt has certainly ended."""
         assert live.lease is not None
-        host, had_begun, gang = live.lease.host, live.lease.begun, self.gangs.of(live.job)
+        lease, host, gang = live.lease, live.lease.host, self.gangs.of(live.job)
         stop_reason, actions = stop_reason_of(live, gang, ending), list[Action]()
         if ending.cause is Cause.CUT and live.lease.cutoff_s is None:
             ending = replace(ending, cause=Cause.LOST, reason=NO_CUTOFF)
@@ -710,7 +733,7 @@ class Lifecycle:
         evicted = ending.cause is Cause.EVICTED
         lost = ending.cause is Cause.LOST or (evicted and not live.job.may_restart)
         if lost:
-            actions += self._host_failed(host, now_s, rng)
+            actions += self._lost_at(live, lease, ending.reason, now_s, rng)
         elif ending.exit_status == 0:
             self.hosts.worked(host)
         ending = with_sender(live, ending, stop_reason)
@@ -729,8 +752,8 @@ class Lifecycle:
                 live, JobState.CANCELLED, ending.reason, now_s, rng, Fate.CANCELLED, ending
             )
         if gang is not None and stop_reason == REGROUP:  # even if it has succeeded since
-            if live.job.may_restart or not had_begun:
-                return actions + self._given_back(live, gang, stop_reason, now_s, rng, ending)
+            if live.job.may_restart or not lease.begun:
+                return actions + self._given_back(live, gang, host, stop_reason, now_s, rng, ending)
             # Another host reported that none had begun.
             if not succeeded:
                 actions += self._lost(live, host, ending, now_s, rng, had_begun=True)
@@ -746,7 +769,7 @@ class Lifecycle:
         if ending.cause in (Cause.CUT, Cause.CHECKPOINT) and not lost:
             return actions + self._next_tier(live, ending, now_s, rng)
         if lost:
-            actions += self._lost(live, host, ending, now_s, rng, had_begun=had_begun)
+            actions += self._lost(live, host, ending, now_s, rng, had_begun=lease.begun)
             return actions + (self._keep_whole(live, gang, now_s, rng) if gang else [])
         if evicted and (why := self._excused(live, host, now_s)):
             return actions + self._hold(live, why, Fate.EVICTED, ending, now_s, rng)
@@ -806,25 +829,24 @@ class Lifecycle:
         return ""
 
     def _given_back(
-        self, live: Live, gang: Gang, stop_reason: str, now_s: float, rng: Random,
+        self, live: Live, gang: Gang, name: HostId, stop_reason: str, now_s: float, rng: Random,
         ending: Ending | None = None,
     ) -> list[Action]:  # fmt: skip
-        """It has ended as requested because of its gang. `ending`: given if it had begun."""
+        """It has ended on that host as requested because of its gang. `ending`: given if it had
+        begun."""
         fate = Fate.CANCELLED if ending is not None else Fate.REFUSED
         if stop_reason == DISBAND:
             return self._final(live, JobState.CANCELLED, DISBANDED, now_s, rng, fate)
         if ending is not None:
             fate = Fate.EVICTED if live.job.id in gang.moves else fate
-            ending = replace(ending, reason=gang.moves.get(live.job.id, AGAIN))
-        if live.job.id not in gang.late:
-            return self._again(live, fate, ending, now_s, rng)
+            why = f"{ending.reason}; {AGAIN}" if ending.cause is Cause.LOST else AGAIN
+            ending = replace(ending, reason=gang.moves.get(live.job.id, why))
+        if live.job.id in gang.late and name not in live.barred_now:
+            live.reason = f"{name}: was not ready within {self.terms.gang_hold_s:g} s"
+            wait_s = self.pauses.next_s(gang.key, self.terms)
+            self._bar_for(live, name, wait_s, now_s, least_s=wait_s)
         gang.late.discard(live.job.id)
-        live.reason = (
-            f"was not ready within {self.terms.gang_hold_s:g} s, so its gang is waiting again"
-        )
-        return self._hold(
-            live, self.pauses.begin(live, self.terms, now_s), fate, ending, now_s, rng
-        )
+        return self._again(live, fate, ending, now_s, rng)
 
     def _keep_whole(self, live: Live, gang: Gang, now_s: float, rng: Random) -> list[Action]:
         """Decides about the rest of the gang after this member was refused or lost."""
@@ -857,8 +879,8 @@ class Lifecycle:
         while a new dispatcher may not know all hosts yet, it is retried a moment later, unless its
         user has named that host."""
         others = self._others_for(live, name)
-        if others or live.job.id in self.bars:
-            self._bar(live, name)
+        if others or self._together_as(live) in self.bars:
+            self._bar(live, name, ending.reason)
             return self._again(live, Fate.REFUSED, None, now_s, rng)
         if now_s < self.hosts.more_until_s and live.job.only != name:
             why = self.pauses.until(live, self.hosts.more_until_s)
@@ -886,34 +908,58 @@ class Lifecycle:
         return any(one.suits(job) for one in present)
 
     def _begins_later(
-        self, live: Live, name: HostId, wait_s: float, now_s: float, rng: Random
+        self, live: Live, name: HostId, wait_s: float, now_s: float, rng: Random, phase: str = ""
     ) -> list[Action]:
-        """The job can start on that host only later; until then perhaps on another."""
-        self._bar_for(live, name, wait_s, now_s)
+        """The job can start on that host only later; until then perhaps on another. A gang is kept
+        from that host for longer each time: it draws all others of the gang to a vain start."""
+        least_s = 0.0
+        if live.job.gang or phase == NO_ROOM:
+            pause_s = self.pauses.next_s(self._together_as(live), self.terms)
+            wait_s, least_s = max(wait_s, pause_s), pause_s if live.job.gang else 0.0
+        self._bar_for(live, name, wait_s, now_s, least_s=least_s)
         return self._again(live, Fate.REFUSED, None, now_s, rng)
 
-    def _bar_for(self, live: Live, name: HostId, wait_s: float, now_s: float) -> None:
-        until_s = now_s + min(max(wait_s, self.terms.aside_s), ASKED_AGAIN_S)
-        self.bars.add(live.job.id, name, until_s)
-        live.barred_now |= {name}
-        self._bar(live, name)
+    def _together_as(self, live: Live) -> JobId:
+        """Returns under which job it is noted when the job, or its gang, may start where."""
+        gang = self.gangs.of(live.job)
+        return live.job.id if gang is None else gang.key
 
-    def _bar(self, live: Live, name: HostId) -> None:
-        why = live.reason.partition(": ")[2]
+    def _bar_for(
+        self, live: Live, name: HostId, wait_s: float, now_s: float, *, least_s: float = 0.0,
+        why: str = "",
+    ) -> None:  # fmt: skip
+        """Bars the job, or all of its gang, from that host for a while, at least for `least_s`
+        whatever the host says."""
+        wait_s = min(max(wait_s, least_s, self.terms.aside_s), ASKED_AGAIN_S)
+        self.bars.add(self._together_as(live), name, now_s + wait_s, now_s + least_s)
+        for one in self.gangs.together(live):
+            one.barred_now |= {name}
+            self._bar(one, name, why or live.reason.partition(": ")[2])
+
+    def _bar(self, live: Live, name: HostId, why: str) -> None:
         live.forgot = live.forgot or len(live.refusals) == REFUSALS_KEPT
         live.refusals = (*live.refusals, (name, why))[-REFUSALS_KEPT:]
-        barred = self.queues.registry[live.job.id].job.barred | {name}
-        self.queues.bar(live.job.id, self.jobs.lists.shared(live.job.submission, barred))
+        entry = self.queues.registry.entries.get(live.job.id)
+        barred = (live if entry is None else entry).job.barred | {name}
+        barred = self.jobs.lists.shared(live.job.submission, barred)
+        if live.job.gang:  # it may have been barred for another of it
+            live.job = live.job._replace(barred=barred)
+        self.queues.bar(live.job.id, barred)
 
     def _unbarred(
         self, live: Live, hosts: frozenset[HostId], now_s: float, rng: Random
     ) -> list[Action]:
-        barred = self.jobs.lists.shared(live.job.submission, live.job.barred - hosts)
-        live.job = live.job._replace(barred=barred)
-        live.barred_now -= hosts
-        live.refusals = tuple([one for one in live.refusals if one[0] not in hosts])
-        if refused_by(live.reason) in hosts:
-            live.reason = ""
+        barred_from = dict[JobId, frozenset[HostId]]()
+        for one in self.gangs.together(live):
+            barred = self.jobs.lists.shared(one.job.submission, one.job.barred - hosts)
+            barred_from[one.job.id] = barred
+            one.job = one.job._replace(barred=barred)
+            one.barred_now -= hosts
+            one.refusals = tuple([refusal for refusal in one.refusals if refusal[0] not in hosts])
+            if refused_by(one.reason) in hosts:
+                one.reason = ""
+        if live.job.gang:
+            return self._begin(self.queues.unbar_gang(barred_from, now_s, rng), now_s)
         return self._begin(self.queues.unbar(live.job.id, barred, now_s, rng), now_s)
 
     def _next_tier(self, live: Live, ending: Ending, now_s: float, rng: Random) -> list[Action]:
@@ -1007,6 +1053,27 @@ class Lifecycle:
     def _close(self, name: HostId, now_s: float, rng: Random) -> list[Action]:
         """The host takes no more jobs until its next heartbeat."""
         host = self.hosts.full(name, len(self.queues.servers_by_host[name].running) - 1)
+        return self._begin(self.queues.host_is(host, now_s, rng), now_s) if host else []
+
+    def _lost_at(
+        self, live: Live, lease: Lease, reason: str, now_s: float, rng: Random
+    ) -> list[Action]:
+        """Holds it against the host that this attempt was lost."""
+        actions = self._host_failed(lease.host, now_s, rng)
+        if lease.is_given_up(self.terms.lease_s, now_s):
+            why = reason.removeprefix(f"{lease.host} ")
+            actions += self._held_in_vain(live, lease, why, now_s, rng)
+        return actions
+
+    def _held_in_vain(
+        self, live: Live, lease: Lease, why: str, now_s: float, rng: Random
+    ) -> list[Action]:
+        """A host held this attempt for long and did not begin it. The job does not go there for as
+        long again, and until that host begins one it gets one at a time."""
+        pause_s = self.pauses.next_s(self._together_as(live), self.terms)
+        wait_s = max(lease.held_s(now_s), pause_s)
+        self._bar_for(live, lease.host, wait_s, now_s, least_s=wait_s, why=why)
+        host = self.hosts.held_in_vain(lease.host, now_s)
         return self._begin(self.queues.host_is(host, now_s, rng), now_s) if host else []
 
     def _host_failed(self, name: HostId, now_s: float, rng: Random) -> list[Action]:

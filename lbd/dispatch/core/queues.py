@@ -28,7 +28,7 @@ Events go in, `Start`s come out; the daemon and the simulator drive this same co
 One file because these rules hold between all of its tables.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from heapq import merge
@@ -241,6 +241,36 @@ class Queues:
             return self.changed(freed, now_s, rng)
         entry.job = freed
         return []
+
+    def unbar_gang(
+        self, barred: Mapping[JobId, frozenset[HostId]], now_s: float, rng: Random
+    ) -> list[Start]:
+        """The same for all jobs of a gang that have not ended."""
+        entries = [one for job in barred if (one := self.registry.entries.get(job)) is not None]
+        leader = self.gangs.leader(entries[0].job) if entries else None
+        if leader is not None:
+            if leader.line is not None:
+                self._unput(leader)
+            self.aside.pop(leader.id, None)
+            self.gangs.unpark(leader.job.array)
+        for entry in entries:
+            entry.job = entry.job._replace(barred=barred[entry.id])
+        if leader is None:
+            return []
+        self.shares.at(now_s)
+        self._put(leader, now_s, rng)
+        return self._fill(self.servers, now_s, rng)
+
+    def begun(self, job: JobId) -> None:
+        """Its host has begun it. What that host may get now starts with the next turn."""
+        entry = self.registry.entries.get(job)
+        if entry is None or entry.host is None:
+            return
+        server = self.servers_by_host[entry.host]
+        server.unbegun.discard(job)
+        if server.host is not None and server.host.one_at_a_time:
+            self.is_cut_short = True
+            self._rank(server)
 
     # Hosts
 

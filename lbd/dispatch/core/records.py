@@ -75,6 +75,8 @@ class Lease:
     renewed_s: float = 0.0  # when it was granted, or last renewed
     granted_s: float = -math.inf  # unless known
     told_s: float = math.inf  # when its host was told to call it off
+    sent_s: float = math.inf  # when it was sent, or found by another dispatcher
+    begin_by_s: float = math.inf  # its host is to report it begun by then
 
     def renew(self, now_s: float, waited_s: float, left_s: float = math.inf) -> None:
         """`left_s`: what is left of an earlier lease, as far as its host says. It can only shorten
@@ -83,8 +85,23 @@ class Lease:
         self.renewed_s = now_s
 
     def is_given_up(self, lease_s: float, now_s: float) -> bool:
-        """Whether it is no longer renewed: it has not begun, and should have been called off."""
-        return not self.begun and now_s >= self.told_s + CALLED_OFF_LEASES * lease_s
+        """Whether it is no longer renewed: it has not begun, and should have, or should have been
+        called off."""
+        called_off_s = self.told_s + CALLED_OFF_LEASES * lease_s
+        return not self.begun and now_s >= min(self.begin_by_s, called_off_s)
+
+    def was_sent(self, now_s: float, begin_timeout_s: float) -> None:
+        self.sent_s, self.begin_by_s = now_s, now_s + begin_timeout_s
+
+    def held_s(self, now_s: float) -> float:
+        """Returns for how long its host has held it, or may have, without beginning it."""
+        return 0.0 if self.begun else max(0.0, now_s - self.sent_s)
+
+    def why_given_up(self, now_s: float) -> str:
+        """Says why it was no longer renewed."""
+        if now_s < self.begin_by_s:
+            return f"{self.host} did not say that it had called it off"
+        return f"{self.host} did not begin it within {self.begin_by_s - self.sent_s:g} s"
 
 
 REFUSALS_KEPT = 4

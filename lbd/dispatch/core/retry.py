@@ -35,6 +35,8 @@ NOT_FOUND, NOT_EXECUTABLE, FAILED = 127, 126, 125
 ENOENT = 2
 NOT_YET = "not-yet"  # its host takes its user's commands, but at other times
 AWAY = "files"  # the phase at which a host refuses an attempt because its files are unavailable
+# It may be given to that host again later.
+NOT_NOW = (*PASSING, NO_KEEPER, NOT_YET, NO_ROOM, AWAY)
 ASKED_AGAIN_S = 3600.0  # a host of an older release does not say that its rules have changed
 STALE_MIN = 1000  # outdated entries that the heap may hold in any case
 Key = TypeVar("Key", JobId, tuple[JobId, HostId])
@@ -113,15 +115,17 @@ class Bars:
 
     def __init__(self) -> None:
         self._hosts: dict[JobId, set[HostId]] = {}
-        self._jobs: dict[HostId, set[JobId]] = {}  # those that `no_later` has yet to bring forward
+        # Those that `no_later` has yet to bring forward, and to when at the earliest.
+        self._jobs: dict[HostId, dict[JobId, float]] = {}
         self._until: Moments[tuple[JobId, HostId]] = Moments()
 
     def __contains__(self, job: JobId) -> bool:
         return job in self._hosts
 
-    def add(self, job: JobId, host: HostId, until_s: float) -> None:
+    def add(self, job: JobId, host: HostId, until_s: float, least_s: float = 0.0) -> None:
+        """`least_s`: `no_later` lets it go there no earlier than that."""
         self._hosts.setdefault(job, set()).add(host)
-        self._jobs.setdefault(host, set()).add(job)
+        self._jobs.setdefault(host, {})[job] = least_s
         self._until.set((job, host), until_s)
 
     def drop(self, job: JobId) -> None:
@@ -132,12 +136,12 @@ class Bars:
     def no_later(self, host: HostId, at_s: float) -> None:
         """Lets all jobs go to that host from then on. `at_s` only grows from call to call, so each
         bar is looked at once, however often a host calls for this."""
-        for job in self._jobs.pop(host, ()):
-            self._until.no_later((job, host), at_s)
+        for job, least_s in self._jobs.pop(host, {}).items():
+            self._until.no_later((job, host), max(at_s, least_s))
 
     def _forget(self, job: JobId, host: HostId) -> None:
-        jobs = self._jobs.get(host, set())
-        jobs.discard(job)
+        jobs = self._jobs.get(host, {})
+        jobs.pop(job, None)
         if not jobs:
             self._jobs.pop(host, None)
 

@@ -137,7 +137,7 @@ def _gang_obstacle(life: Lifecycle, live: Live, time_of: TimeOf) -> str:
     if not queues.hosts:
         return ""
     if leader.id in queues.aside:
-        return _too_large(queues, job)
+        return _too_large(queues, job) + (_excluded(live, queues.hosts) if live.barred_now else "")
     together, has, unit = _together(job)
     if room.is_behind(job.array):
         return f"{together}; other gangs of {job.user or 'its user'} go first"

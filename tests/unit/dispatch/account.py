@@ -16,6 +16,7 @@ from lbd.model import CANCEL, DISBAND, REGROUP, REQUEUE, HostId, JobId, JobState
 
 TERMS = Terms(
     lease_s=6.0, crash_limit=3, host_failures=3, aside_s=4.0, aside_max_s=10.0, gang_drain_s=0.0,
+    begin_timeout_s=10_000.0,
 )  # fmt: skip
 HOSTS, SLOTS = tuple(HostId(f"h{n}") for n in range(1, 5)), 2
 NEVER_READY = ("slot", "drained", "files", "stage", "request")
@@ -33,10 +34,11 @@ class Row:
     attempt: int = 0
     host: HostId | None = None  # where an attempt is alive, or may be
     until_s: float = math.inf  # when that is certainly over
+    sent_s: float = 0.0
     ready: bool = False
     released: bool = False
     begun: bool = False
-    told_to_end_s: float = math.inf  # when its user ended it, unless it is of a gang
+    told_to_end_s: float = math.inf  # when its host was told to end it
     told: bool = False  # the dispatcher knows that it has begun
     stop: str = ""  # the stop reason that its host was given
     ran: bool = False  # some attempt of it has started
@@ -44,6 +46,7 @@ class Row:
     evicted: int = 0
     held: str = ""
     paused: list[float] = field(default_factory=list)  # the end of each pause
+    pauses: int = 0  # so far, its own and those in which its gang was barred from a host
     over: bool = False
 
 
@@ -56,6 +59,7 @@ class Gang:
     moves: dict[JobId, str] = field(default_factory=dict)
     hold_until_s: float = math.inf
     late: set[JobId] = field(default_factory=set)
+    bars: dict[HostId, float] = field(default_factory=dict)  # until when it does not go there
 
     @property
     def left(self):
@@ -82,30 +86,42 @@ class Place:
     aside_s: float = 0.0
     aside_until_s: float = math.inf
     is_aside: bool = False
+    on_trial: bool = False  # it did not call off what it was told to
+    is_limited: bool = False  # it was on trial at its last heartbeat, or since
 
 
 class Account:
     def __init__(self):
         self.now_s = 100.0
         self.rows, self.gangs, self.places = {}, {}, {}
+        self.alone = {}  # jobs without a gang that were barred from a host, as gangs of one
         # the changes of jobs that must be reported, and the signals to hosts
         self.expected, self.stops = [], []
 
+    def is_given_up(self, row):
+        return not row.told and self.now_s >= row.told_to_end_s + 2 * TERMS.lease_s
+
     def is_over(self, row, ending):
         """The attempt has ended, or its state is unknown and its time is over."""
+        given_up = self.is_given_up(row) and row.host
         lost = ending.cause is Cause.LOST
         lost |= ending.cause is Cause.EVICTED and not row.job.may_restart
         if lost:
             self.fails(row.host)
+            if given_up:
+                self.on_trial(row.host)
+                if row.stop not in (CANCEL, DISBAND):
+                    self.bars(row, row.host)
         elif ending.exit_status == 0:
             place = self.places[row.host]
             place.is_known, place.failures, place.aside_s = True, 0, 0.0
-        gang, stop = self.gang(row), self.freed(row)
+        name, gang, stop = row.host, self.gang(row), self.freed(row)
         well = (ending.cause, ending.exit_status) == (Cause.EXITED, 0)
         if stop in (CANCEL, DISBAND) and not well:
             self.finally_(row, JobState.CANCELLED, Fate.CANCELLED)
         elif stop == REGROUP:
-            self.given_back(row, gang, Fate.EVICTED if row.job.id in gang.moves else Fate.CANCELLED)
+            fate = Fate.EVICTED if row.job.id in gang.moves else Fate.CANCELLED
+            self.given_back(row, gang, name, fate)
         elif stop == REQUEUE:
             self.waits(row, Fate.DONE if well else Fate.CANCELLED)
         elif lost or (gang and ending.cause in (Cause.CHECKPOINT, Cause.EVICTED)):
@@ -152,7 +168,7 @@ class Account:
         if stop in (CANCEL, DISBAND):
             self.finally_(row, JobState.CANCELLED, Fate.REFUSED)
         elif gang and stop:
-            self.given_back(row, gang, Fate.REFUSED)
+            self.given_back(row, gang, name, Fate.REFUSED)
         elif gang and not (
             gang.is_whole and (row.job.may_restart or not (gang.released or gang.may_run))
         ):
@@ -165,7 +181,7 @@ class Account:
         elif phase == "files":
             self.pauses(row)
             self.waits(row, Fate.REFUSED)
-        elif self.may_start_without(name, row):
+        elif self.barred_now(row) or self.may_start_without(name, row):
             row.job = row.job._replace(barred=row.job.barred | {name})
             self.waits(row, Fate.REFUSED)
         else:
@@ -179,15 +195,42 @@ class Account:
             return True
         return len(others) * SLOTS >= (row.job.gang or 1)
 
-    def given_back(self, row, gang, fate):
-        if row.job.id in gang.late:
-            gang.late.remove(row.job.id)
-            self.pauses(row)
+    def given_back(self, row, gang, name, fate):
+        if row.job.id in gang.late and name not in gang.bars:
+            self.bars(row, name)
+        gang.late.discard(row.job.id)
         self.waits(row, fate)
+
+    def barred_now(self, row):
+        gang = self.gang(row) or self.alone.get(row.job.id)
+        return bool(gang and gang.bars)
+
+    def bars(self, row, name):
+        """Its gang does not go to that host for a while, or the job alone."""
+        gang = self.gang(row) or self.alone.setdefault(row.job.id, Gang([row]))
+        pause_s = self.pause_s(min(gang.left, key=lambda one: one.job.id))
+        gang.bars[name] = self.now_s + max(pause_s, self.now_s - row.sent_s if row.host else 0.0)
+        for one in gang.left:
+            one.job = one.job._replace(barred=one.job.barred | {name})
+
+    def bars_end(self):
+        for gang in (*self.gangs.values(), *self.alone.values()):
+            for name in [name for name, at_s in gang.bars.items() if self.now_s >= at_s]:
+                del gang.bars[name]
+                for one in gang.left:
+                    one.job = one.job._replace(barred=one.job.barred - {name})
+
+    def on_trial(self, name):
+        place = self.places[name]
+        place.on_trial = place.is_limited = True
 
     def pauses(self, row):
         row.held = "held for a while"
-        row.paused.append(self.now_s + min(AWAY_S * 2 ** len(row.paused), AWAY_S_MAX))
+        row.paused.append(self.now_s + self.pause_s(row))
+
+    def pause_s(self, row):
+        row.pauses += 1
+        return min(AWAY_S * 2 ** (row.pauses - 1), AWAY_S_MAX)
 
     def comes_again(self, row):
         row.held = ""
@@ -205,6 +248,7 @@ class Account:
     def freed(self, row):
         """Frees the host of the row and returns the stop reason."""
         stop, row.stop, row.host = row.stop, "", None
+        row.told_to_end_s = math.inf
         row.ready = row.released = row.begun = row.told = False
         return stop
 
@@ -262,7 +306,7 @@ class Account:
             assert row.job.may_go_to(one.host)
             assert row.job.may_restart or not row.ran
             row.attempt, row.host = one.attempt, one.host
-            row.until_s = self.now_s + TERMS.waited_s
+            row.until_s, row.sent_s = self.now_s + TERMS.waited_s, self.now_s
             assert self.life.sending(one.job, one.attempt, self.now_s)
             assert self.used(one.host) <= max(usable[one.host], before.get(one.host, 0))
             assert bool(one.gang_hosts) == bool(row.job.gang)
@@ -290,7 +334,11 @@ class Account:
         assert set(self.life.hosts.aside()) == aside
         # No job waits for slots that are free
         waiting = [row for row in left.values() if not row.host and not row.held]
-        free = sum(max(0, most - self.used(name)) for name, most in self.usable().items())
+        free = sum(
+            max(0, most - self.used(name))
+            for name, most in self.usable().items()
+            if not self.places[name].is_limited
+        )
         singles = [row for row in waiting if not row.job.gang]
         often = [row for row in singles if row.evicted > TERMS.crash_limit]  # barred for a while
         if singles and not often and not any(row.job.barred for row in singles):

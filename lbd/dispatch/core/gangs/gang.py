@@ -53,6 +53,11 @@ class Gang:
     def is_whole(self) -> bool:
         return len(self.tasks) == self.size
 
+    @property
+    def key(self) -> JobId:
+        """Returns the task under whose name is noted what is noted once for all of them."""
+        return min(self.tasks)
+
     def may_begin_again(self, job: QueuedJob) -> bool:
         return self.is_whole and (job.may_restart or not (self.released or self.may_run))
 

@@ -64,16 +64,22 @@ def test_its_lease_ends_there_before_it_ends_here():
     assert table.now_s >= renewed_s + table.life.terms.waited_s
 
 
-@pytest.mark.parametrize("order", ["requeue", "kill"])
-def test_one_that_begins_or_is_to_begin_again_is_renewed(order):
-    """A command that has begun may take its time to end; another attempt waits for its end."""
+def test_one_that_begins_after_all_is_renewed():
+    """A command that has begun may take its time to end."""
     table, begin = sent()
-    if order == "kill":
-        table.life.kill(begin.job, 15, *table.when)
-        table.life.begun(begin.host, begin.job, 1)
-    else:
-        table.life.requeue(begin.job)
+    table.life.kill(begin.job, 15, *table.when)
+    table.life.begun(begin.host, begin.job, 1)
     assert held_for(table, begin, 200) == []
+
+
+def test_one_that_is_to_begin_again_does_so_though_its_host_does_not_call_it_off():
+    table, begin = sent()
+    table.life.requeue(begin.job)
+    actions = held_for(table, begin, 3 * int(LEASE_S) + 3)
+    over = next(one for one in actions if isinstance(one, Changed))
+    assert over.reason == f"{begin.host} did not say that it had called it off"
+    again = next(one for one in actions if isinstance(one, Begin))
+    assert (again.attempt, again.host == begin.host) == (2, False)
 
 
 def test_a_later_dispatcher_gives_it_the_same_time():

@@ -40,18 +40,22 @@ class History(Account):
             gang.hold_until_s = self.now_s + hold_s if alive else math.inf
             gang.moves.clear()
             gang.late.clear()
+        for gang in (*self.gangs.values(), *self.alone.values()):
+            for one in gang.left:
+                one.job = one.job._replace(barred=one.job.barred - frozenset(gang.bars))
+            gang.bars.clear()
         for row in self.rows.values():
             if row.over:
                 continue
             row.held = "" if row.held.startswith("held for a while") else row.held
             row.paused.clear()
+            row.pauses = 0
             row.ready = False
             live = Live(row.job, row.attempt, row.crashes, row.held, stop_reason=row.stop)
             leased = (row.attempt, row.host, 1, row.told, 1, None) if row.host else None
             if row.host:
-                row.until_s = self.now_s + TERMS.waited_s
-                to_end = row.stop == CANCEL and not row.job.gang
-                row.told_to_end_s = self.now_s if to_end else math.inf
+                row.until_s, row.sent_s = self.now_s + TERMS.waited_s, self.now_s
+                row.told_to_end_s = math.inf
             assert self.life.restored(live, leased, *self.when) == [], "no host is there yet"
 
     @property
@@ -81,6 +85,7 @@ class History(Account):
         name = name or self.rng.choice(HOSTS)
         place = self.places[name]
         place.open, place.is_here, place.is_known = SLOTS, True, True
+        place.is_limited = place.on_trial
         mine = [row for row in self.rows.values() if row.host == name]
         stale = [(row.job.id, row.attempt - 1) for row in mine if row.attempt > 1]
         self.told(self.life.host_is(HostSlots(name, SLOTS, load=self.rng.random()), *self.when))
@@ -97,9 +102,6 @@ class History(Account):
                 self.says_begun(row)
             elif row.ready:
                 self.says_ready(row)
-
-    def is_given_up(self, row):
-        return not row.told and self.now_s >= row.told_to_end_s + 2 * TERMS.lease_s
 
     def gone(self):
         name = self.rng.choice(HOSTS)
@@ -144,7 +146,7 @@ class History(Account):
         if row.told:
             assert actions == []
             return
-        row.told = True
+        row.told, self.places[row.host].on_trial = True, False
         running, *released = actions
         assert (running.state, running.fate, running.begun_ago_s) == (
             JobState.RUNNING, Fate.RUNNING, 0.5)  # fmt: skip
@@ -210,11 +212,14 @@ class History(Account):
         self.now_s += self.rng.choice([0.5, 1.0, 2.0, 2.0, 4.0])
         before = self.usable()
         for row in [self.rows[job] for job in self.life.leased]:
+            if row.stop:
+                row.told_to_end_s = min(row.told_to_end_s, self.now_s)
             if self.now_s >= row.until_s:
                 reason = f"contact with {row.host} was lost"
                 if self.is_given_up(row):
                     reason = f"{row.host} did not say that it had called it off"
                 self.is_over(row, Ending(Cause.LOST, reason=reason))
+        self.bars_end()
         for row in self.rows.values():
             due = row.paused and self.now_s >= row.paused[-1]
             if due and row.held.startswith("held for a while") and not row.over:
@@ -239,8 +244,7 @@ class History(Account):
             for one in self.together(row):
                 if one.host:
                     self.stops_one(one, CANCEL)
-                    if not one.job.gang:
-                        one.told_to_end_s = min(one.told_to_end_s, self.now_s)
+                    one.told_to_end_s = min(one.told_to_end_s, self.now_s)
                 else:
                     self.finally_(one, JobState.CANCELLED, None)
             self.told(self.life.kill(row.job.id, self.rng.choice([0, 9, 15]), *self.when))
