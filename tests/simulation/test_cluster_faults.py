@@ -15,6 +15,7 @@ from lbd.dispatch.core.dependencies.conditions import How, conditions_of
 from lbd.dispatch.core.gangs.gang import Gangs
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.queues import Queues
+from lbd.dispatch.core.records import Lease
 from lbd.dispatch.core.shares import Shares
 from lbd.dispatch.core.targets.arrays import Targets
 from lbd.lbm.core import execution_events as e
@@ -128,6 +129,28 @@ def test_a_run_follows_from_its_seed():
         run.run()
     assert runs[0].cluster.moments == runs[1].cluster.moments
     assert runs[0].cluster.events == runs[1].cluster.events
+
+
+def test_a_host_that_begins_nothing_keeps_no_job():
+    """It takes attempts and says that it holds them, or refuses a gang for now; all end well."""
+    kept = refused = elsewhere = 0
+    for seed in range(4):
+        run = ClusterRun("hoarders", seed)
+        run.run()
+        attempts = run.cluster.queue.dispatcher.ledger.attempts
+        for (job, number), one in attempts.items():
+            kept += (is_kept := "did not begin it" in one.reason)
+            refused += one.reason.endswith("not now")
+            following = attempts.get((job, number + 1))
+            elsewhere += is_kept and following is not None and following.host != one.host
+    assert kept > 10
+    assert refused > 5
+    assert elsewhere > kept // 2
+
+
+def test_a_host_that_may_keep_what_it_does_not_begin(monkeypatch):
+    monkeypatch.setattr(Lease, "is_given_up", lambda self, lease_s, now_s: False)
+    assert re.search(r"h\d keeps job \d+, which it has not begun", broken("hoarders"))
 
 
 def test_ten_seeds_have_every_fault_of_a_scenario():

@@ -33,11 +33,12 @@ from lbd.sim.faults.lim_cluster import LimCluster
 from lbd.sim.faults.links import Links
 from lbd.sim.faults.outbound import Outbound, command_of
 from lbd.sim.faults.owners import LOOK_S, Owners
-from lbd.sim.faults.promises import Promises
+from lbd.sim.faults.promises import Promises, check_begun
 from lbd.sim.faults.queue_lines import QueueLines
 from lbd.sim.faults.users import Users
 
 LEASE_S, ORPHAN_S = 6.0, 5.0
+BEGIN_TIMEOUT_S = 16.0  # longer than any host takes to wait for a slot and prepare many files
 SLOTS = 2
 WORK_S, FROZEN_LOOK_S = 1.5, 0.5
 GANG_HOLD_S, GANG_DRAIN_S = 4.0, 3.0
@@ -98,7 +99,7 @@ class Cluster:
         self.calls: dict[JobId, HostId] = {}  # attached commands: where they were started
         terms = Terms(
             LEASE_S, crash_limit=1000, aside_s=2.0, aside_max_s=4.0, gang_hold_s=GANG_HOLD_S,
-            gang_drain_s=GANG_DRAIN_S,
+            gang_drain_s=GANG_DRAIN_S, begin_timeout_s=BEGIN_TIMEOUT_S,
         )  # fmt: skip
         mode = self.rng.choice([mode for mode in MODES if mode != "least-work"])
         mode = "fcfs" if targets or gangs else mode
@@ -155,6 +156,8 @@ class Cluster:
         for host in self.hosts.values():
             self.promises.check_host(host)
         self.promises.check_queue(self.queue.dispatcher, self.queue.is_up)
+        if self.queue.is_listening:
+            check_begun(self.queue.dispatcher, self.now_s)
 
     def log(self, text: str) -> None:
         self.events.append(f"{self.now_s:9.3f} s  {text}")

@@ -47,6 +47,7 @@ CAUSES = {
 
 Reported = e.ReportReady | e.ReportBegun | e.ReportRefused | e.ReportEnded
 GPUS = 2  # per host
+REFUSED_GANGS = 0.5  # share of a gang's tasks that a host refuses that begins nothing
 
 
 class Scene(keepers.World, Protocol):
@@ -112,6 +113,8 @@ class Host:
         self.up: deque[m.Upward] = deque()  # messages to the dispatcher in transit
         self.connected = False
         self.is_paused = False
+        self.begins_nothing = False  # somebody else plays its LBM
+        self.hoard: set[m.Key] = set()  # attempts that it then says it holds
         self._postponed: list[Callable[[], None]] = []  # what was due during the pause
         self._events: deque[tuple[JobId, e.Event]] = deque()
 
@@ -225,6 +228,7 @@ class Host:
     def heartbeat(self) -> None:
         number = self.lbm.leases.heartbeat(self.now_s)
         held, offer = held_by(self.lbm), offer_of(self)
+        held += tuple((*key, "") for key in sorted(self.hoard))
         keys = [(job, attempt) for job, attempt, _ in held]
         left_s = {key: self.lbm.leases.left_s(key, self.now_s) for key in keys}
         self.say(m.Heartbeat(number, held, offer, self.keeper_claim, self.now_s, left_s))
@@ -273,12 +277,25 @@ class Host:
         key, job, leases = start.key, m.attempt_id(start.key), self.lbm.leases
         if job in self.executions:
             return
+        if self.begins_nothing:
+            return self._hoard(start)
         until_s = leases.take(key, start.anchor, start.lease_s, self.now_s)
         if until_s is None:
             return self.say(m.AttemptRefused(key, "late", Ending(Cause.LOST, reason="late")))
         spec, self.lbm.gang_hosts[job] = spec_of(start, self.world.rng), start.gang_hosts
         self.executions[job] = Execution.leased(spec, until_s)
         self.handle(job, admission_to(self, "drained"))
+
+    def _hoard(self, start: m.StartAttempt) -> None:
+        """Takes it and does nothing, or refuses a gang for now."""
+        if start.gang_hosts and self.world.rng.random() < REFUSED_GANGS:
+            refused = Ending(Cause.LOST, reason="not now")
+            return self.say(m.AttemptRefused(start.key, "not-yet", refused))
+        self.hoard.add(start.key)
+
+    def is_honest_again(self) -> None:
+        self.begins_nothing = False
+        self.hoard.clear()
 
     # Commands of users on other hosts
 

@@ -15,6 +15,7 @@
    live processes; a running command has all that it needs, and a finished one holds nothing.
 9. No job of a gang starts before all of the gang are held on their hosts, by attempts of one
    number; and none starts again once another of the gang has succeeded.
+10. No host keeps an attempt for long that it has not begun, whatever it says.
 """
 
 from collections import Counter
@@ -30,6 +31,8 @@ from lbd.sim.faults.dispatcher import Dispatcher
 from lbd.sim.faults.host import Host
 from lbd.sim.faults.keeper import Tree
 from lbd.sim.faults.ledger import ENDED
+
+STOPPED_S = 15.0  # for so long a dispatcher may be stopped, and a while longer
 
 
 class BrokenPromise(AssertionError):
@@ -228,6 +231,20 @@ class Promises:
             promise(not held, f"resources of {host.name} are never freed: {held}")
             promise(not host.executions, f"{host.name} keeps {sorted(host.executions)} for ever")
         promise(not self.alive, f"these never end: {self.alive}")
+
+
+def check_begun(dispatcher: Dispatcher, now_s: float) -> None:
+    terms = dispatcher.terms
+    for job, live in dispatcher.life.leased.items():
+        if live.lease is None or live.lease.begun:
+            continue
+        # One that waited while its dispatcher was stopped is over at the next tick.
+        longest_s = max(terms.lease_s, terms.inherited_s, live.lease.until_s - now_s)
+        late_s = now_s - live.lease.begin_by_s - terms.waited_for_s(longest_s)
+        promise(
+            late_s <= STOPPED_S,
+            f"{live.lease.host} keeps job {job}, which it has not begun",
+        )
 
 
 def check_resources(host: Host) -> None:

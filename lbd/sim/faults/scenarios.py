@@ -49,6 +49,9 @@ SHORT_S, LONG_S, RAISED_S = 0.5 * LEASE_S, 4.0 * LEASE_S, 2.0
 AT_A_GRANT = "LBM killed where a GPU is used"  # and it returns a moment later
 AT_A_START = "dispatcher killed at a gang's start"
 AT_A_GANG = "owner back where a gang runs"
+BEGINS_NOTHING = "host that begins nothing"  # it takes attempts, and refuses gangs for now
+HOARDERS = "hoarders"  # such hosts, and gangs
+HOARDED_S = 60.0  # for so long: more than they may keep what they do not begin
 LOOK_S = 0.02  # pause between looks for one of these situations
 SCENARIOS: Mapping[str, tuple[str, ...]] = {
     "calm": (),
@@ -96,6 +99,7 @@ SCENARIOS: Mapping[str, tuple[str, ...]] = {
     ),
     GANGS_NEEDS: (AT_A_START, "dispatcher killed", "LBM killed", "LBM restarted", "power cut"),
     CRASHES: (AT_A_GRANT,),
+    HOARDERS: (*(BEGINS_NOTHING,) * 3, "dispatcher paused", "LBM restarted", "cut"),
     PAPERS: (
         AT_A_START,
         "dispatcher killed",
@@ -140,7 +144,7 @@ class ClusterRun:
         malleable = FREE
         if scenario in ("malleable", PAPERS):  # the strategies that may wait, in turn
             malleable = Rule(HOLDING[seed % len(HOLDING)], lock_in=seed % 2 == 1)
-        gangs = scenario in ("gangs", OWNERS_GANGS, GANGS_NEEDS, PAPERS) or (
+        gangs = scenario in ("gangs", OWNERS_GANGS, GANGS_NEEDS, HOARDERS, PAPERS) or (
             scenario == "everything" and seed % 2 == 1
         )
         self.cluster = Cluster(
@@ -215,6 +219,9 @@ class ClusterRun:
                 self._kill_at_a_grant(fault, cluster.now_s + LENGTH_S[1])
             case "owner back where a gang runs":
                 self._come_back_at_a_gang(cluster.now_s + LENGTH_S[1], fault.length_s)
+            case "host that begins nothing":
+                cluster.hosts[host].begins_nothing = True
+                cluster.at(HOARDED_S, cluster.hosts[host].is_honest_again)
             case "owner back":
                 cluster.owners.comes(host)
                 cluster.at(fault.length_s, partial(cluster.owners.goes, host))

@@ -250,7 +250,7 @@ async def test_a_host_that_was_removed_is_dropped_as_soon_as_the_lim_says_so(tmp
         asked.append(request)
         return answers.pop(0) if answers else {"hosts": []}
 
-    hosts.heard(HostSlots(HostId("g2"), 1))
+    hosts.heard(HostSlots(HostId("g2"), 1), 0.0)
     sock = None
     dropping = asyncio.create_task(drop_removed(tmp_path / "lim.sock", own))
     try:
