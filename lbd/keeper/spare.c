@@ -198,12 +198,13 @@ static int is_here(const struct step *step) {
     int64_t how = number(step, 0, count), device = number(step, 2, count), born_ns = number(step, 3, count);
     struct stat cached;
     if (stat(".", &cached) || cached.st_ino != (ino_t)number(step, 1, count)) return 0;
-    if ((int64_t)cached.st_dev == device) return 1;
-    if (how == ONLY_ITSELF || (how != SEEN_ANYWHERE && !here_is_networked(step))) return 0;
+    int is_on_it = (int64_t)cached.st_dev == device;
+    if (!is_on_it && (how == ONLY_ITSELF || (how != SEEN_ANYWHERE && !here_is_networked(step)))) return 0;
     struct statx here;
     if (statx(AT_FDCWD, ".", 0, STATX_BTIME | STATX_MTIME, &here)) return 0;
     if (born_ns && here.stx_mask & STATX_BTIME)
         return born_ns == here.stx_btime.tv_sec * 1000000000LL + here.stx_btime.tv_nsec;
+    if (is_on_it) return 1;
     int64_t changed_ns = here.stx_mtime.tv_sec * 1000000000LL + here.stx_mtime.tv_nsec, apart;
     if (changed_ns >= number(step, 6, count)) return 1;
     if (__builtin_sub_overflow(changed_ns, number(step, 4, count), &apart)) return 0;

@@ -1,8 +1,9 @@
 """Decides whether a directory on another host is the same object as one here. Pure: compares two
 stamps.
 
-Within one kernel (containers, a lab) device and inode answer exactly. Between kernels a device
-number means nothing, and the file system decides:
+Within one kernel (containers, a lab) device, inode and birth answer exactly: a file system gives
+the inode of a directory that was removed to another one. Between kernels a device number means
+nothing, and the file system decides:
 
 - Both local: two different disks, however alike. Machines cloned from one image have the same
   inodes, birth and modification times.
@@ -92,13 +93,20 @@ def fits(compared: tuple[int, ...], here: Stamp, is_networked: bool) -> bool:
     how, inode, device, born_ns, changed_ns, apart_ns, since_ns = compared
     if here.inode != inode:
         return False
-    if device == here.device:
-        return True
-    if how == ONLY_ITSELF or (how == SEEN_OVER_NETWORK and not is_networked):
+    is_on_it = device == here.device
+    if not is_on_it and (how == ONLY_ITSELF or (how == SEEN_OVER_NETWORK and not is_networked)):
         return False
     if born_ns and here.born_ns:
         return here.born_ns == born_ns
-    return abs(here.changed_ns - changed_ns) <= apart_ns or here.changed_ns >= since_ns
+    return is_on_it or abs(here.changed_ns - changed_ns) <= apart_ns or here.changed_ns >= since_ns
+
+
+def is_still(now: Stamp, then: Stamp) -> bool:
+    """Whether both are stamps that one host took of one directory. Device numbers say nothing: the
+    host may have been rebooted in between."""
+    pairs = (now.born_ns, then.born_ns), (now.file_system, then.file_system)
+    agree = all(one == other or not (one and other) for one, other in pairs)
+    return now.inode == then.inode and agree
 
 
 def is_same(here: Stamp, there: Stamp) -> bool:

@@ -13,21 +13,22 @@ from lbd.pack.pack import OPEN_DIRECTORY
 ROUNDS = 3  # more may be added meanwhile
 
 
-def clear_away(path: bytes) -> None:
-    """Removes a file or a whole tree; quietly, as far as our rights go."""
+def clear_away(path: bytes, above: int | None = None) -> None:
+    """Removes a file or a whole tree, named from the open directory `above` if given; quietly, as
+    far as our rights go."""
     with suppress(OSError):
-        os.unlink(path)
+        os.unlink(path, dir_fd=above)
         return
     with suppress(OSError):
-        allow_all(path, None)
-        top = os.open(path, OPEN_DIRECTORY)
+        allow_all(path, above)
+        top = os.open(path, OPEN_DIRECTORY, dir_fd=above)
         try:
             for _ in range(ROUNDS):
                 empty(top)
         finally:
             os.close(top)
     with suppress(OSError):
-        os.rmdir(path)
+        os.rmdir(path, dir_fd=above)
 
 
 def empty(top: int) -> None:

@@ -3,16 +3,22 @@
 It runs as the user, at the pace of a pipe or file. Each listed path is created beside its place and
 moved there in one step once all of it has arrived, so nothing partly fetched is ever seen under its
 name, whatever is killed on the way.
+
+Others may be able to write into that directory, and then they can rename everything in it, also
+what is not theirs. So what arrives is created within a directory that only its user may enter.
 """
 
 import ctypes
 import errno
 import os
+import stat
+from contextlib import suppress
 from itertools import dropwhile
 from typing import BinaryIO
 
 from lbd.pack.clear import clear_away
 from lbd.pack.pack import (
+    OPEN_DIRECTORY,
     Allowance,
     BadPack,
     Unpacked,
@@ -23,6 +29,7 @@ from lbd.pack.pack import (
 )
 
 RENAME_EXCHANGE = 2
+FRESH, OLD, PROBE = HELD = b".lbd-new", b".lbd-old", b".lbd-probe"
 
 
 class Fetching:
@@ -30,7 +37,7 @@ class Fetching:
 
     def __init__(self, send: list[bytes], fetch: list[bytes], mark: int) -> None:
         """`send`: paths that were sent and so may be replaced. `mark`: part of the names beside
-        ours, with digits that nobody else with write access there can guess."""
+        ours, the same for each try."""
         self._send = send
         self._fetch = fetch
         self._mark = mark
@@ -56,7 +63,7 @@ class Fetching:
     def unpack(self, source: BinaryIO, allowance: Allowance, *, all_there: bool) -> None:
         """`all_there`: no path may be missing. Raises BadPack, OSError."""
         self.clear()  # leftovers of a killed transfer with the same mark
-        parents: dict[int, int] = {}
+        parents, holders = dict[int, int](), dict[int, int]()
 
         def place(number: int) -> tuple[int, bytes]:
             if number >= len(self._fetch):
@@ -64,7 +71,8 @@ class Fetching:
             path = self._fetch[number]
             if number not in parents:
                 parents[number] = open_parent(path, follow=True, make=True)
-            return parents[number], self._beside(path, number)
+                holders[number] = hold(parents[number], self._beside(number))
+            return holders[number], FRESH
 
         def allows_link(path: bytes, target: bytes) -> bool:
             number, _, below = path.partition(b"/")
@@ -75,32 +83,67 @@ class Fetching:
             if result.missing and all_there:
                 names = ", ".join(shown(self._fetch[number]) for number in sorted(result.missing))
                 raise BadPack(f"{names}: the command did not create it")
-            self._commit(result, parents)
+            self._commit(result, parents, holders)
         finally:
-            for parent in parents.values():
-                os.close(parent)
-            self.clear()
+            for holder in holders.values():
+                clear_held(holder)
+            for number, parent in parents.items():
+                with suppress(OSError):
+                    os.rmdir(self._beside(number), dir_fd=parent)
+            for descriptor in (*parents.values(), *holders.values()):
+                os.close(descriptor)
 
-    def _commit(self, result: Unpacked, parents: dict[int, int]) -> None:
+    def _commit(self, result: Unpacked, parents: dict[int, int], holders: dict[int, int]) -> None:
         """Moves everything into its place. Raises BadPack, usually before anything was moved."""
         arrived = sorted(result.arrived)
         Fetching(self._send, [self._fetch[number] for number in arrived], self._mark).check()
         for number in arrived:
             path = self._fetch[number]
-            name, fresh = os.path.basename(path), self._beside(path, number)
             with naming(path):
-                put_in_place(parents[number], fresh, name)
+                put_in_place(holders[number], parents[number], os.path.basename(path))
 
-    def _beside(self, path: bytes, number: int) -> bytes:
-        name = os.path.basename(path)[:200]
-        return b".%b.lbd-%d-%d" % (name, self._mark, number)
+    def _beside(self, number: int) -> bytes:
+        return b".lbd-%d-%d" % (self._mark, number)
 
     def clear(self, directory: bytes = b".") -> None:
-        """Removes what a killed transfer has left, or what was replaced."""
+        """Removes what a killed transfer has left."""
         for number, path in enumerate(self._fetch):
-            fresh = os.path.join(directory, os.path.dirname(path), self._beside(path, number))
-            for left in (fresh, fresh + b".old"):
-                clear_away(left)
+            beside = os.path.join(directory, os.path.dirname(path), self._beside(number))
+            with suppress(OSError):
+                holder = os.open(beside, OPEN_DIRECTORY)
+                try:
+                    clear_held(holder)
+                finally:
+                    os.close(holder)
+                os.rmdir(beside)
+
+
+def hold(parent: int, name: bytes) -> int:
+    """Makes a directory that only its user may enter, and opens it. Raises OSError, and BadPack if
+    it was replaced at once."""
+    os.mkdir(name, 0o700, dir_fd=parent)
+    holder = os.open(name, OPEN_DIRECTORY, dir_fd=parent)
+    try:
+        # What is ours may look like another user's, on a file system that knows no users
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        probe = os.open(PROBE, flags, 0o600, dir_fd=holder)
+        owner = os.fstat(probe).st_uid
+        os.close(probe)
+        if os.fstat(holder).st_uid != owner or os.listdir(holder) != [os.fsdecode(PROBE)]:
+            raise BadPack(f"{shown(name)}: somebody has replaced it")
+        os.unlink(PROBE, dir_fd=holder)
+        with suppress(OSError):
+            os.fchmod(holder, 0o700)
+    except BaseException:
+        os.close(holder)
+        raise
+    return holder
+
+
+def clear_held(holder: int) -> None:
+    """Removes what is ours in it, and nothing else: it may be another directory by now."""
+    for name in HELD:
+        clear_away(name, holder)
 
 
 def stays_inside(link: bytes, target: bytes) -> bool:
@@ -117,17 +160,38 @@ def stays_inside(link: bytes, target: bytes) -> bool:
     return end != b".." and not end.startswith(b"../")
 
 
-def put_in_place(parent: int, fresh: bytes, name: bytes) -> None:
-    """Renames `fresh` to `name`, in one step. Raises OSError."""
+def put_in_place(holder: int, parent: int, name: bytes) -> None:
+    """Moves what has arrived to `name`, in one step. Raises OSError."""
     try:
-        os.rename(fresh, name, src_dir_fd=parent, dst_dir_fd=parent)
+        move(FRESH, holder, name, parent)
         return
     except OSError as problem:
         if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
     libc = ctypes.CDLL(None)
     exchange = getattr(libc, "renameat2", None)
-    if exchange is not None and exchange(parent, fresh, parent, name, RENAME_EXCHANGE) == 0:
+    if exchange is not None and exchange(holder, FRESH, parent, name, RENAME_EXCHANGE) == 0:
         return  # the old one, now under the fresh one's name, is removed later
-    os.rename(name, fresh + b".old", src_dir_fd=parent, dst_dir_fd=parent)
-    os.rename(fresh, name, src_dir_fd=parent, dst_dir_fd=parent)
+    move(name, parent, OLD, holder)
+    move(FRESH, holder, name, parent)
+
+
+def move(name: bytes, source: int, moved: bytes, target: int) -> None:
+    """Renames it from one open directory to another, also a directory of ours that nobody may write
+    to. Raises OSError."""
+    try:
+        os.rename(name, moved, src_dir_fd=source, dst_dir_fd=target)
+        return
+    except PermissionError as problem:
+        found = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=source)
+        try:
+            status, itself = os.fstat(found), f"/proc/self/fd/{found}"
+            if not stat.S_ISDIR(status.st_mode) or status.st_mode & stat.S_IWUSR:
+                raise problem from None
+            os.chmod(itself, status.st_mode & 0o777 | stat.S_IWUSR)
+            try:
+                os.rename(name, moved, src_dir_fd=source, dst_dir_fd=target)
+            finally:
+                os.chmod(itself, status.st_mode & 0o777)
+        finally:
+            os.close(found)

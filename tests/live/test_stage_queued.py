@@ -60,6 +60,18 @@ def test_a_queued_job_runs_among_its_files_and_its_outputs_come_back(lab, work):
     assert_no_workdir(lab)
 
 
+def test_outputs_do_not_go_to_another_directory_that_has_got_the_name(lab, work):
+    """Another user may have made it, with links to where the job's user may write."""
+    project = work / "project"
+    project.mkdir()
+    name = submit(lab, project, "-H", "h3", "--fetch", "out", "sh", "-c", "sleep 1; echo x > out")
+    project.rmdir()
+    project.mkdir()
+    why = "not the directory that the job was submitted from"
+    wait_until(lambda: why in lab.run("h2", "lbctl", "job", name).stdout, "it is said")
+    assert not list(project.iterdir())
+
+
 def test_the_host_where_a_job_was_submitted_works_too(lab, work):
     result = lbrun(lab, work, "-q", "-H", "h2", "--send", "src", "--fetch", "new", "sh", "-c",
                    "cat src/a > new; ls")  # fmt: skip

@@ -164,20 +164,24 @@ class Directory:
         """None: any directory of that name will do. Raises Unavailable if it cannot be examined.
         `so`: what follows from that."""
         if self._stamp is None and not self._by_name:
-            try:
-                found = await self._looker.at(
-                    self._uid, self._peer.pid, self._path, is_current=self._is_current
-                )
-                self._peer.check()
-                self._stamp = found if found.born_ns else replace(found, seen_ns=time.time_ns())
-            except Unavailable as problem:
-                if "the keeper" in str(problem):  # it looks at directories as the user
-                    raise Unavailable(f"{problem}: see `lbctl doctor` here{so}") from None
-                if "(users." in str(problem):  # no directory could be: this user may run nothing
-                    raise Unavailable(f"this host does not let it leave: {problem}{so}") from None
-                name = self._path.decode(errors="replace")
-                raise Unavailable(f"{name} cannot be accessed here: {problem}{so}") from None
+            self._stamp = await self.look(so)
         return self._stamp
+
+    async def look(self, so: str = "") -> Stamp:
+        """Like `stamp`, also where any directory of that name will do elsewhere."""
+        try:
+            found = await self._looker.at(
+                self._uid, self._peer.pid, self._path, is_current=self._is_current
+            )
+            self._peer.check()
+        except Unavailable as problem:
+            if "the keeper" in str(problem):  # it looks at directories as the user
+                raise Unavailable(f"{problem}: see `lbctl doctor` here{so}") from None
+            if "(users." in str(problem):  # no directory could be: this user may run nothing
+                raise Unavailable(f"this host does not let it leave: {problem}{so}") from None
+            name = self._path.decode(errors="replace")
+            raise Unavailable(f"{name} cannot be accessed here: {problem}{so}") from None
+        return found if found.born_ns else replace(found, seen_ns=time.time_ns())
 
     async def strangers(self) -> frozenset[HostId]:
         """The hosts that recently said they lack the directory, or the program."""

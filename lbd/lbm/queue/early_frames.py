@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from lbd.errors import LbdError
+from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.core.journey import ENDING_SIGNALS
 from lbd.lbm.core.journey_events import BY_SIGNAL, CommandEnd
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
@@ -89,6 +90,7 @@ class OnItsWay:
     asked_s: float = math.inf  # since when the dispatcher is waited for
     is_sent: bool = False  # it may be queued
     is_said: bool = False  # the client was told that it waits
+    stamp: Stamp | None = None  # of the directory that its files are taken from
 
     @property
     def may_be_confirmed(self) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from lbd.errors import LbdError, Unavailable
+from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.journey_events import LBRUN_FAILED, CommandEnd
 from lbd.lbm.outbound.context import OutboundContext
@@ -186,7 +187,7 @@ async def _serve(
         return
     text, last = str(reply.first), reply.first + reply.count - 1
     if name := submission.spec.files:
-        await files.queued(note_of(name, caller, request, reply))
+        await files.queued(note_of(name, caller, request, way.stamp, reply))
     queued = partial(say_queued, send, text, remarks(text, reply, options.key, request))
     whose, indexes = (submission.user, caller.uid), options.tasks[0]
     del taking, found, submission
@@ -257,7 +258,9 @@ async def take(
     if is_for_good:
         raise Unavailable(why)
     if request.is_staged:
-        submission.spec.files = await files.gather(request, uid)
+        directory = Directory(home.looker, home.unshared, request, uid, client[1])
+        way.stamp = await directory.look("; nothing was queued")
+        submission.spec.files = await files.gather(request, uid, way.stamp)
     watching, reply, way.asked_s = None, None, time.monotonic()
     try:
         if request.has(tags.FLAG_DETACH):
@@ -275,7 +278,13 @@ async def take(
     return submission, reply, watching
 
 
-def note_of(name: str, caller: Caller, request: ClientRequest, reply: pb.SubmitReply) -> Note:
+def note_of(
+    name: str,
+    caller: Caller,
+    request: ClientRequest,
+    stamp: Stamp | None,
+    reply: pb.SubmitReply,
+) -> Note:
     return Note(
         name,
         reply.first,
@@ -286,6 +295,7 @@ def note_of(name: str, caller: Caller, request: ClientRequest, reply: pb.SubmitR
         [os.fsdecode(path) for path in request.send],
         [os.fsdecode(path) for path in request.fetch],
         waited_for=not request.has(tags.FLAG_DETACH),
+        stamp=stamp.pack().decode() if stamp is not None else "",
     )
 
 

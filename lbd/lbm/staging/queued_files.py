@@ -20,6 +20,7 @@ from typing import TypeVar
 from lbd.config.schema import Config
 from lbd.errors import LbdError, Unavailable
 from lbd.keeper.spawn_order import Order
+from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.as_user import AsUser
 from lbd.lbm.queue.dispatcher_client import DispatcherClient, ranges_of
 from lbd.lbm.queue.notifications import Notifications
@@ -64,8 +65,9 @@ class QueuedFiles:
 
     # Out
 
-    async def gather(self, request: ClientRequest, uid: int) -> str:
-        """Returns the name of the pack, once on disk. Raises Unavailable; then nothing is kept."""
+    async def gather(self, request: ClientRequest, uid: int, stamp: Stamp) -> str:
+        """Returns the name of the pack, once on disk. `stamp`: of the request's directory. Raises
+        Unavailable; then nothing is kept."""
         check_allowed(self._config.stage)
         name = ""
         try:
@@ -76,7 +78,7 @@ class QueuedFiles:
                 self.store.room.take(name, uid, most)
                 limits = replace(self._config.stage, max_bytes=most)
                 words = step_words(b"gather", limits, request.send, [])
-                order = Order(argv=words, directory=request.directory)
+                order = Order(argv=words, directory=request.directory, stamp=stamp)
                 if complaint := await self._as_user.step(uid, order, (None, descriptor)):
                     if most == left:
                         complaint += f"; your queued jobs' files may take {most} more here"
@@ -136,7 +138,7 @@ class QueuedFiles:
         root, limits = str(self.store.root), self._config.stage
         try:
             with await receive_pack(self._queue.spools, job.host, asked, root, limits) as file:
-                send = [mark_of(note, job.id), *map(os.fsencode, note.send)]
+                send = [mark_of(note, job.id), note.stamp.encode(), *map(os.fsencode, note.send)]
                 words, directory = step_words(b"place", limits, send, fetch), note.directory
                 order = Order(argv=words, directory=os.fsencode(directory), umask=note.umask)
                 return await self._as_user.step(note.uid, order, (file.fileno(), None))

@@ -78,7 +78,7 @@ def test_a_missing_directory_is_not_called_a_missing_file(tmp_path):
 def test_the_temporary_names_of_fetched_files_cannot_be_guessed(tmp_path):
     """In a directory like /tmp another user could have created the file first."""
     options = SimpleNamespace(send=[], fetch=["out"])
-    made = {Staging(options, bytes(tmp_path))._fetching._beside(b"out", 0) for _ in range(2)}
+    made = {Staging(options, bytes(tmp_path))._fetching._beside(0) for _ in range(2)}
     assert len(made) == 2
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from lbd.launch.directory_stamp import CACHED_S, Stamp, is_same, read_stamp
+from lbd.launch.directory_stamp import CACHED_S, Stamp, is_same, is_still, read_stamp
 
 DISK = Stamp("kernel-a", 2049, 131, 1_700_000_000_000_000_001, 1_750_000_000_000_000_000, "ext4")
 OTHER_DISK = replace(DISK, kernel="kernel-b")
@@ -17,6 +17,9 @@ LATE = int(CACHED_S * S) + 1
 PAIRS = {
     "itself": (DISK, DISK, True),
     "itself, changed since": (DISK, replace(DISK, changed_ns=DISK.changed_ns + 9 * LATE), True),
+    "another one with the inode of one that is gone": (
+        DISK, replace(DISK, born_ns=DISK.born_ns + 1), False),
+    "the same on a disk that tells no birth": (replace(DISK, born_ns=0), DISK, True),
     "another inode": (DISK, replace(DISK, inode=132), False),
     "a tmpfs of each container": (
         Stamp("k", 27, 1, 5, 5, "tmpfs"), Stamp("k", 31, 1, 5, 5, "tmpfs"), False),
@@ -45,6 +48,22 @@ def test_same_or_different(name):
     here, there, same = PAIRS[name]
     assert is_same(here, there) is same
     assert is_same(there, here) is same
+
+
+@pytest.mark.parametrize(
+    ("now", "still"),
+    [
+        (DISK, True),
+        (replace(OTHER_DISK, device=2050), True),  # after a reboot
+        (replace(DISK, born_ns=0, file_system=""), True),  # not known
+        (replace(DISK, inode=132), False),
+        (replace(DISK, born_ns=DISK.born_ns + 1), False),
+        (replace(DISK, file_system="tmpfs"), False),
+    ],
+)
+def test_whether_it_is_still_the_directory_of_before(now, still):
+    assert is_still(now, DISK) is still
+    assert is_still(DISK, now) is still
 
 
 @pytest.mark.parametrize(("later", "same"), [(-LATE, False), (1 - LATE, True), (9 * LATE, True)])

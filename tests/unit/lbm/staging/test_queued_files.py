@@ -13,6 +13,7 @@ from lbd.lbm.staging.open_notes import OpenNotes
 from lbd.lbm.staging.pack_store import Note
 from lbd.lbm.staging.queued_files import WATCHED_MAX, QueuedFiles, mark_of
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.pack.unpack import Fetching
 from tests.unit.turns import others_turns
 
 HOSTILE, OTHER = 1001, 1002
@@ -215,5 +216,5 @@ def test_the_temporary_names_beside_fetched_files_cannot_be_guessed():
     marks = {mark_of(one, job) for one in notes for job in (7, 8)}
     assert len(marks) == 6
     assert mark_of(notes[0], 7) in marks
-    longest = b".%b.lbd-%b-%d.old" % (b"x" * 200, mark_of(notes[2], 10**18), 999)
+    longest = Fetching([], [], int(mark_of(notes[2], 10**18)))._beside(999)
     assert len(longest) <= 255

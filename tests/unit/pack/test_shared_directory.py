@@ -1,0 +1,148 @@
+"""Files come back into a directory where others may write, and so rename what is in it."""
+
+import io
+import os
+import stat
+import sys
+
+import pytest
+
+from lbd.pack import unpack
+from lbd.pack.pack import Allowance, BadPack, Packer
+from lbd.pack.unpack import FRESH, Fetching, hold
+
+NOBODY = 65534
+
+
+def packed(root, paths):
+    output = io.BytesIO()
+    with output:
+        os.chdir(root)
+        Packer(output, Allowance(1 << 20, 100), follow=True).pack(paths)
+        return output.getvalue()
+
+
+class Meanwhile(io.BytesIO):
+    """A pack of which the last part comes only after `act`."""
+
+    def __init__(self, data, act):
+        super().__init__(data)
+        self._act, self._at = act, len(data) - 5
+
+    def read(self, size=-1):
+        if self._act is not None and self.tell() + size > self._at:
+            act, self._act = self._act, None
+            act()
+        return super().read(size)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A working directory with another one of its user's in it."""
+    there = tmp_path / "there"
+    (there / "out").mkdir(parents=True, mode=0o755)
+    (there / "out/new").write_text("new")
+    data = packed(there, [b"out"])
+    here = tmp_path / "here"
+    (here / "private").mkdir(parents=True, mode=0o700)
+    (here / "private/secret").write_text("secret")
+    monkeypatch.chdir(here)
+    return here, data
+
+
+def fetch(source):
+    Fetching([], [b"out"], 7).unpack(source, Allowance(1 << 20, 100), all_there=True)
+
+
+def swapped(here):
+    """Another user puts a directory of ours where what arrives is made."""
+    (made,) = here.glob(".lbd-*")
+    made.rename(here / "gone")
+    (here / "private").rename(made)
+    return made
+
+
+def test_what_another_user_puts_in_its_place_meanwhile_is_neither_opened_nor_removed(project):
+    """Its mode became that of the directory that came back, under whose name all could read it."""
+    here, data = project
+    places = []
+    fetch(Meanwhile(data, lambda: places.append(swapped(here))))
+    assert (here / "out/new").read_text() == "new"
+    assert (places[0] / "secret").read_text() == "secret"
+    assert stat.S_IMODE(places[0].stat().st_mode) == 0o700
+
+
+def test_nor_is_it_removed_when_nothing_can_come_back(project):
+    """It was emptied as what was left of the transfer."""
+    here, data = project
+    places = []
+
+    def act():
+        places.append(swapped(here))
+        (here / "out").mkdir()
+        (here / "out/in the way").touch()
+
+    with pytest.raises(BadPack, match="directory is not empty"):
+        fetch(Meanwhile(data, act))
+    assert (places[0] / "secret").read_text() == "secret"
+    assert not list((here / "gone").iterdir())
+    Fetching([], [b"out"], 7).clear()
+    assert (places[0] / "secret").read_text() == "secret", "another try"
+
+
+def test_what_is_replaced_at_once_is_not_used(project, monkeypatch):
+    here, _ = project
+    mkdir = os.mkdir
+
+    def act(name, mode, *, dir_fd):
+        mkdir(name, mode, dir_fd=dir_fd)
+        swapped(here)
+
+    monkeypatch.setattr(unpack.os, "mkdir", act)
+    here_fd = os.open(here, os.O_RDONLY)
+    with pytest.raises(BadPack, match="somebody has replaced it"):
+        hold(here_fd, b".lbd-7-0")
+    os.close(here_fd)
+
+
+def test_what_a_killed_transfer_has_left_is_removed(project):
+    here, data = project
+    left = here / ".lbd-7-0" / os.fsdecode(FRESH)
+    left.mkdir(parents=True)
+    (left / "half").touch()
+    fetch(io.BytesIO(data))
+    assert sorted(path.name for path in here.iterdir()) == ["out", "private"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_a_directory_that_nobody_may_write_to_comes_back(project, is_sent):
+    """A directory can be moved into another one only by who may write to it."""
+    here, _ = project
+    there = here.parent / "there"
+    (there / "out").chmod(0o555)
+    data = packed(there, [b"out"])
+    os.chdir(here)
+    if is_sent:
+        (here / "out").mkdir()
+        (here / "out/old").touch()
+        (here / "out").chmod(0o555)
+        os.chown(here / "out", NOBODY, NOBODY)
+    for path in (here, *here.parents[:3]):
+        path.chmod(0o777)
+    child = os.fork()
+    if not child:
+        try:
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            sent = [b"out"] if is_sent else []
+            Fetching(sent, [b"out"], 7).unpack(
+                io.BytesIO(data), Allowance(1 << 20, 100), all_there=True
+            )
+        except BaseException as problem:
+            sys.stderr.write(repr(problem))
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert stat.S_IMODE((here / "out").stat().st_mode) == 0o555
+    assert os.listdir(here / "out") == ["new"]
+    assert not list(here.glob(".lbd-*"))
