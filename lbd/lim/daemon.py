@@ -148,6 +148,7 @@ class Lim:
 
     def _tick(self) -> float:
         self.perform(self.state.handle(e.Tick(), time.monotonic()))
+        LINES.say_left_out(time.monotonic())
         return self.state.next_due_s - time.monotonic() + TIMER_EARLY_S
 
     def _beside_ended(self, task: asyncio.Task[None]) -> None:
@@ -175,7 +176,7 @@ class Lim:
         if self.state.next_due_s < due_s:
             self._ticking.start()
 
-    def perform(self, actions: Sequence[e.Action]) -> None:
+    def perform(self, actions: Sequence[e.Action], sender: str = "") -> None:
         for action in actions:
             match action:
                 case e.Send():
@@ -190,7 +191,7 @@ class Lim:
                 case e.Configure():
                     self.sampler.config = action.in_force.load
                 case e.Log():
-                    LINES.say(action)
+                    LINES.say(action, time.monotonic(), sender)
                 case e.Stop():
                     self._died(action.reason)
                 case e.Reply():
@@ -236,15 +237,11 @@ class Lim:
 
     def answer(self, message: m.Message) -> m.Message:
         """Returns the reply to another LIM's message, and carries out all other actions."""
-        now_s, due_s = time.monotonic(), self.state.next_due_s
-        reply: m.Body = m.Ack()
-        rest: list[e.Action] = []
-        for action in self.state.handle(e.Received(message), now_s):
-            if isinstance(action, e.Reply):
-                reply = action.body
-            else:
-                rest.append(action)
-        self.perform(rest)
+        due_s = self.state.next_due_s
+        actions = self.state.handle(e.Received(message), time.monotonic())
+        reply: m.Body = next(one.body for one in actions if isinstance(one, e.Reply))
+        rest = [one for one in actions if not isinstance(one, e.Reply)]
+        self.perform(rest, message.sender)
         if self.state.next_due_s < due_s:
             self._ticking.start()
         if isinstance(message.body, m.Ping):

@@ -325,7 +325,7 @@ class LimState:
     def _skewed(self, name: HostId, why: str) -> list[Action]:
         """Logged once, and shown by `lbctl status` as long as it lasts."""
         news = self.table.skewed(name, why)
-        return [Log(why, warning=True)] if news else []
+        return [Log(why, warning=True, peer=name)] if news else []
 
     def _trying(self, body: Callable[[], list[Action]]) -> list[Action]:
         try:

@@ -10,7 +10,7 @@ from lbd.errors import ConfigError, LbdError
 from lbd.lim.core import messages as m
 from lbd.lim.core.events import Log, Replied, Undelivered
 from lbd.lim.daemon import Lim
-from lbd.lim.log_lines import LINES_AT_ONCE
+from lbd.lim.log_lines import LINES_AT_ONCE, LINES_PER_S, Lines
 from lbd.local.connection_limits import Crowd
 from lbd.local.json_socket import Connection, Refusal
 from tests.unit.lim.daemons import LBM, LIM, NOBODY, PLACE, ROOT, Daemon, config, running, up
@@ -288,6 +288,51 @@ async def test_a_host_that_comes_and_goes_does_not_fill_the_log(two, caplog):
     said = caplog.messages
     assert sum("h9" in line for line in said) in range(int(LINES_AT_ONCE), 200)
     assert {"host h8 is here", "nobody's line"} <= set(said)
+
+
+@pytest.mark.parametrize("kind", ["drains", "settings"])
+async def test_a_host_that_drains_or_sets_without_end_does_not_fill_the_log(
+    kind, two, caplog, monkeypatch
+):
+    """Whatever author it names in its settings."""
+    monkeypatch.setattr("lbd.lim.daemon.LINES", Lines())
+    lim = two[0].lim
+    caplog.set_level("INFO")
+    caplog.clear()
+    incarnation = lim.state.table.entries["h2"].member.incarnation
+    for number in range(1000):
+        body = (
+            m.Drain(number % 2 == 0)
+            if kind == "drains"
+            else m.Settings(number + 1, f"h{number}", "GLOBAL", {"t_cpu_s": 1.0 + number})
+        )
+        lim.answer(m.Message(lim.state.identity.cluster, "h2", incarnation, body))
+    said = sum("drained" in line or "settings" in line for line in caplog.messages)
+    assert said in range(int(LINES_AT_ONCE), 200)
+
+
+def test_a_line_says_how_many_were_left_out(caplog):
+    caplog.set_level("INFO")
+    lines = Lines()
+    for number in range(150):
+        lines.say(Log(f"drained {number}"), 1.0, "h2")
+    lines.say_left_out(1.0)
+    lines.say(Log("host h2 is down", peer="h2"), 1.0)
+    assert caplog.messages[int(LINES_AT_ONCE) :] == ["host h2 is down"]
+    caplog.clear()
+    lines.say_left_out(1.0 + 1 / LINES_PER_S)
+    lines.say_left_out(1.0 + 9 / LINES_PER_S)
+    assert caplog.messages == ["50 more lines about what host h2 has sent were left out"]
+
+
+def test_who_goes_on_is_counted_too(caplog):
+    caplog.set_level("INFO")
+    lines = Lines()
+    for number in range(150):
+        lines.say(Log(f"host h2 is here {number}", peer="h2"), 1.0)
+    caplog.clear()
+    lines.say(Log("host h2 is here", peer="h2"), 1.0 + 1 / LINES_PER_S)
+    assert caplog.messages == ["50 more lines about host h2 were left out", "host h2 is here"]
 
 
 async def test_a_goodbye_is_sent(two):

@@ -59,7 +59,7 @@ def test_a_report_that_the_centre_did_not_receive_is_sent_again(to, sent, again)
 def test_incompatible_releases_are_reported_once():
     state = lim()
     first = e.Undelivered(H2, m.Probe(), "an old release", skewed=True)
-    assert state.handle(first, NOW_S) == [e.Log("an old release", warning=True)]
+    assert state.handle(first, NOW_S) == [e.Log("an old release", warning=True, peer="h2")]
     assert state.handle(e.Skewed(H2, "an old release"), NOW_S) == []
     assert state.table.state(H2, NOW_S) == (HostState.DOWN, "an old release")
 
