@@ -37,6 +37,8 @@ from lbd.process.written_disks import (
     besides_state,
     nearest,
     of_ledger,
+    workdir_root,
+    workdirs_note,
     written,
 )
 from lbd.text.kernel_tables import lines_of
@@ -59,10 +61,23 @@ def host_checks(config: Config) -> Iterator[Check]:
     for says, fix in barred(config, ("host.state_dir", "stage.root")):
         yield Check("units", FAULT, says, fix)
     yield from second_daemons(config)
-    if os.path.exists(config.stage.root):  # created when the first command needs it
-        yield directory("stage directory", config.stage.root)
+    yield from workdirs(config)
     yield from other_disks(config)
     yield from compiled_parts()
+
+
+def workdirs(config: Config) -> Iterator[Check]:
+    root, note = Path(workdir_root(config)), workdirs_note(config.host.state_dir)
+    with suppress(OSError):
+        instead, own = note.read_text(), {0, note.stat().st_uid}
+        for path in (root, root / config.host.name):
+            if (owner := path.lstat().st_uid) not in own:
+                says = f"{path} is owned by {owner_name(owner)}; working directories are in "
+                fix = f"remove {path}, or set stage.root; then lbctl restart"
+                yield Check("stage directory", WARN, f"{says}{instead}", fix)
+                return
+    if os.path.exists(config.stage.root):  # created when the first command needs it
+        yield directory("stage directory", config.stage.root)
 
 
 def other_disks(config: Config) -> Iterator[Check]:

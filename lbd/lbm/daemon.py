@@ -51,6 +51,7 @@ from lbd.lbm.session.questions import Questions
 from lbd.lbm.session.server import ClientServer
 from lbd.lbm.staging.pack_transfer import serve_files
 from lbd.lbm.staging.queued_files import QueuedFiles
+from lbd.lbm.staging.workdir_root import WorkdirRoot
 from lbd.lbm.staging.workdirs import Workdirs
 from lbd.lbm.usage.log import UsageLog
 from lbd.load import cgroup
@@ -99,6 +100,7 @@ class Lbm:
         self._peers: Peers | None = None
         self._server: transport.Server | None = None
         self._attempts: DispatcherLine | None = None
+        root = WorkdirRoot(workdir_root(config), config.host.name, config.host.state_dir)
         self._host = InboundContext(
             config=config,
             rules=self._rules,
@@ -111,7 +113,7 @@ class Lbm:
             job_began=self._job_began,
             job_ended=self._job_ended,
             threads=(threads := UserThreads()),
-            workdirs=Workdirs(workdir_root(config), config.host.name, jobs, self._as_user),
+            workdirs=Workdirs(root, jobs, self._as_user),
             drained_mark=f"{config.host.state_dir}/drained",
         )
         self._links = AcceptedLinks(self._host)

@@ -9,7 +9,7 @@ from pathlib import Path
 from lbd.config.schema import Config
 from lbd.text.kernel_tables import lines_of
 
-SHARED_WORKDIRS = "/var/tmp/lbd-stage"  # noqa: S108  # `stages` refuses it where it is not ours
+SHARED_WORKDIRS = "/var/tmp/lbd-stage"  # noqa: S108  # `WorkdirRoot` refuses it where it is not ours
 STATE, WORKDIRS, LEDGER = "state", "workdirs", "ledger"
 PATIENCE_S = 0.02
 BLANKS = " \t"  # a name in these tables may have any other
@@ -23,6 +23,11 @@ def workdir_root(config: Config) -> str:
     for_others = os.geteuid() == 0 or config.daemons.keeper == "apart"
     default = SHARED_WORKDIRS if for_others else f"{config.host.state_dir}/stage"
     return config.stage.root or default
+
+
+def workdirs_note(state_dir: str) -> Path:
+    """Returns the file that names the directory used where another user has made the root first."""
+    return Path(state_dir, "stage-root")
 
 
 def spool_root(state_dir: str) -> str:

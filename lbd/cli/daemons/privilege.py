@@ -122,15 +122,17 @@ def make_workdir_root(config: Config, account: LocalUser | None) -> str:
 
 def put_aside(path: Path, min_uid: int) -> str:
     """Moves an ordinary user's entry out of the way. Returns a line on that, "" if there was none.
-    Raises OSError."""
+    What cannot be moved, like a mount point, stays: the LBM then uses another directory."""
     try:
         owner = path.lstat().st_uid
+        if owner < min_uid or owner in OF_SERVICES:
+            return ""
+        aside = path.with_name(f"{path.name}.of-user-{owner}.{os.urandom(4).hex()}")
+        path.rename(aside)  # renames a link itself, not its target
     except FileNotFoundError:
         return ""
-    if owner < min_uid or owner in OF_SERVICES:
-        return ""
-    aside = path.with_name(f"{path.name}.of-user-{owner}.{os.urandom(4).hex()}")
-    path.rename(aside)  # renames a link itself, not its target
+    except OSError as problem:
+        return f"{path} cannot be moved out of the way: {problem.strerror}"
     return f"{path} belonged to user {owner}; it is now {aside}"
 
 

@@ -29,14 +29,14 @@ from lbd.keeper.local_account import LocalUser
 from lbd.lbm.as_user import AsUser, StepFailed
 from lbd.lbm.core.jobs import Jobs
 from lbd.lbm.core.slots import USER_SHARE
+from lbd.lbm.staging.workdir_root import MODE, WorkdirRoot
 from lbd.net.gen import lbm_pb2
 from lbd.pack.clear import clear_away
 
 POLL_S = 0.05
 POLLS = 600  # for the processes in a workdir to be gone
 CLEAR_S = 3600.0
-# users pass through; MAKING_MODE while the keeper makes a workdir in it
-MODE, MAKING_MODE = 0o711, 0o1733
+MAKING_MODE = 0o1733  # of a workdir's directory of the daemons', while the keeper makes it
 OWNER = re.compile(rb"\.u([0-9]+)\.[0-9a-f]{8}$")  # in the name of the daemons' directory
 NAME = "files"  # of each workdir, in its directory of the daemons'
 AWAY = "files"  # the phase of a refusal because its files are not available
@@ -49,6 +49,12 @@ class FilesRefused(Unavailable):
     def __init__(self, reason: str, phase: str = "admission", number: int = 0) -> None:
         super().__init__(reason)
         self.phase, self.number = phase, number
+
+
+def entry_of(path: bytes) -> bytes:
+    """Returns a workdir's directory below the root; of an earlier release the workdir itself."""
+    parent = os.path.dirname(path)
+    return parent if OWNER.search(parent) else path
 
 
 def owner_of(path: bytes) -> int:
@@ -95,20 +101,18 @@ class Workdir:
 class Workdirs:
     """The workdirs of this host, by id."""
 
-    def __init__(self, root: str, host: str, jobs: Jobs, as_user: AsUser) -> None:
+    def __init__(self, root: WorkdirRoot, jobs: Jobs, as_user: AsUser) -> None:
         self._as_user = as_user
-        # The root may be on a file system that other hosts use as well.
-        self._root = Path(root) / host
+        self._root = root
         self._jobs = jobs
         self._workdirs: dict[str, Workdir] = {}
         self._making: dict[str, Workdir] = {}
         self._removing: dict[asyncio.Task[None], Workdir | None] = {}
 
     def prepare(self) -> str:
-        """Makes the root, which in /var/tmp anybody else could make first and keep. Returns why it
-        cannot be used; "" if it can."""
+        """Makes the root before commands come. Returns why there can be none; "" if there is."""
         try:
-            self._make_root()
+            self._root.make()
         except OSError as problem:
             return problem.strerror or str(problem)
         return ""
@@ -116,17 +120,11 @@ class Workdirs:
     def sweep(self, grace_s: float) -> None:
         """Removes what an earlier LBM has left; its jobs may still be ending, for `grace_s`."""
         with contextlib.suppress(OSError):
-            kept = {self._entry(workdir.path) for workdir in self._workdirs.values()}
-            left = [os.fsencode(entry) for entry in self._root.iterdir()]
-            left = [path for path in left if path not in kept]
+            kept = {entry_of(workdir.path) for workdir in self._workdirs.values()}
+            left = [path for path in self._root.entries() if path not in kept]
             until_s = time.monotonic() + grace_s
             for path in left:
                 self._start_removing(path, lambda: time.monotonic() < until_s)
-
-    def _entry(self, path: bytes) -> bytes:
-        """A workdir's directory below the root; in an earlier release the workdir itself."""
-        parent = os.path.dirname(path)
-        return path if parent == os.fsencode(self._root) else parent
 
     def why_full(self, request: lbm_pb2.WorkdirRequest, most: int) -> str:
         """Returns why this workdir has no place among `most`, of which no user and no host gets
@@ -159,16 +157,16 @@ class Workdirs:
         """Makes a workdir. Raises OSError. `owner`: None for the daemon's own user."""
         if request.id in self._workdirs or request.id in self._making:
             raise FileExistsError(errno.EEXIST, "a working directory of that name already exists")
-        self._make_root()
+        self._root.make()
         uid = os.geteuid() if owner is None else owner.uid
         name = f"{request.id}.u{uid}.{os.urandom(4).hex()}"
-        path = os.fsencode(self._root / name / NAME)
+        path = os.fsencode(self._root.path / name / NAME)
         made = self._making[request.id] = Workdir(request.origin, request.user, path)
         try:
             await self._make(path, owner)
             self._workdirs[request.id] = made
         except BaseException:  # its origin may have hung up; the directory may exist all the same
-            self._start_removing(self._entry(path), lambda: False, made)
+            self._start_removing(entry_of(path), lambda: False, made)
             raise
         finally:
             del self._making[request.id]
@@ -193,18 +191,6 @@ class Workdirs:
                 errno.EPERM, "the working directory was replaced while it was being created"
             )
 
-    def _make_root(self) -> None:
-        """Raises OSError, also if the root is not ours: anybody may have made it in /var/tmp."""
-        for directory in (self._root.parent, self._root):
-            if not directory.exists():
-                directory.mkdir(parents=True)
-                directory.chmod(MODE)  # whatever our umask is: its users pass through here
-            found = directory.lstat()
-            if found.st_uid not in (0, os.geteuid()):
-                raise PermissionError(errno.EPERM, f"{directory} is owned by another user")
-            if directory == self._root and found.st_uid == os.geteuid() and found.st_mode & 0o022:
-                directory.chmod(MODE)  # an LBM of an earlier release let users write there
-
     def path_of(self, request: lbm_pb2.RunRequest) -> bytes:
         """The path of the request's workdir, if that belongs to its user; b"" = there is none."""
         workdir = self._workdirs.get(request.workdir.id)
@@ -223,7 +209,7 @@ class Workdirs:
         """Removes a workdir that nobody needs any more, as soon as nothing runs in it."""
         workdir = self._workdirs.pop(name, None)
         if workdir is not None:
-            entry = self._entry(workdir.path)
+            entry = entry_of(workdir.path)
             self._start_removing(entry, lambda: self._is_used(name), workdir)
 
     def _is_used(self, name: str) -> bool:
@@ -264,7 +250,7 @@ class Workdirs:
         for task in self._removing:
             task.cancel()
         with contextlib.suppress(OSError):
-            for entry in map(os.fsencode, self._root.iterdir()):
+            for entry in list(self._root.entries()):
                 with contextlib.suppress(OSError):
                     if not self._as_user.acts_for(owner_of(self._path(entry))):
                         clear_away(entry)

@@ -17,6 +17,7 @@ from lbd.config.access import DaemonsConfig
 from lbd.config.schema import Config, HostConfig, StageConfig
 from lbd.errors import ConfigError
 from lbd.keeper.local_account import LocalUser
+from tests.unit.mounts import mounted
 
 NOBODY = LocalUser("nobody", 65534, 65534)
 
@@ -88,6 +89,16 @@ def test_a_directory_of_another_user_is_not_taken_over(tmp_path):
     with pytest.raises(ConfigError, match=r"host\.runtime_dir .* is owned by user 2001"):
         hand_over(config_of(tmp_path), NOBODY)
     assert run.stat().st_uid == 2001
+
+
+@pytest.mark.root
+def test_what_a_user_has_mounted_there_stops_no_daemon(tmp_path, monkeypatch):
+    shared = tmp_path / "lbd-stage"
+    shared.mkdir()
+    monkeypatch.setattr("lbd.cli.daemons.privilege.SHARED_WORKDIRS", str(shared))
+    with mounted(shared, "mode=755,uid=2001"):
+        said = make_workdir_root(config_of(tmp_path), NOBODY)
+    assert said == f"{shared} cannot be moved out of the way: Device or resource busy"
 
 
 @pytest.mark.root

@@ -8,6 +8,7 @@ from lbd.config.schema import StageConfig
 from lbd.keeper.local_account import Admit, Refuse
 from lbd.lbm.link import wire as tags
 from lbd.lbm.staging.attached_workdir import serve_workdir
+from lbd.lbm.staging.workdir_root import WorkdirRoot
 from lbd.lbm.staging.workdirs import Workdirs
 from lbd.net.gen import lbm_pb2
 
@@ -27,7 +28,9 @@ class Host:
         self.config = SimpleNamespace(stage=StageConfig())
         self.slots = SimpleNamespace(has_room=lambda user, width: True, places=8)
         as_user = SimpleNamespace(acts_for=lambda _: False)
-        self.workdirs = Workdirs(str(root), "h2", SimpleNamespace(running={}), as_user)
+        self.workdirs = Workdirs(
+            WorkdirRoot(str(root), "h2", str(root)), SimpleNamespace(running={}), as_user
+        )
         self.admitted = Admit(None)
 
     async def admit(self, _user, _uid, _origin):
@@ -56,9 +59,9 @@ def is_closed(host):
 
 
 def has_no_root(host):
-    root = host.workdirs._root.parent / "no-directory"
+    root = host.workdirs._root.path.parent / "no-directory"
     root.write_text("")
-    host.workdirs._root = root / "h2"
+    host.workdirs._root = WorkdirRoot(str(root), "h2", str(root))
 
 
 @pytest.mark.parametrize(
