@@ -42,6 +42,7 @@ REPLY_LIMIT_BYTES = 1 << 20
 # only when that call returns.
 POLL_S = 0.5
 NEVER_S = float("-inf")
+INVALID = 22
 RESET = 104  # it ended and left something unread: if we sent nothing else, it was our request
 ENDED = "this host's LBM has ended; nothing was run"
 LOST = "lost contact with this host's LBM; the command, if it had started, has been ended"
@@ -161,8 +162,8 @@ class Session:
         self.set_mask(BLOCK, (TSTP,))
         try:
             give_descriptors(self.sock, self.around, typing)
-        except (BrokenPipeError, ConnectionResetError):
-            raise Trouble(LOST) from None
+        except OSError as problem:
+            raise Trouble(why_not_given(problem)) from None
         self.begun = True
         self.set_mask(UNBLOCK, (TSTP,))
         if terminal is not None:
@@ -252,6 +253,18 @@ def give_descriptors(sock: "socket", around: Surroundings, typing: bool) -> None
         if number == 1 or (number == 0 and not typing):
             posix.dup2(null, number)
     posix.close(null)
+
+
+def why_not_given(problem: OSError) -> str:
+    """Some descriptors (io_uring) are sent to nobody by the kernel, which does not say which."""
+    for number, name in enumerate(("standard input", "standard output", "standard error")):
+        try:
+            found = posix.readlink(f"/proc/self/fd/{number}")
+        except OSError:  # closed
+            continue
+        if problem.errno == INVALID and found.startswith("anon_inode:"):
+            return f"{name} is not a file, pipe, socket or terminal, but {found}"
+    return LOST
 
 
 def read_fields(body: bytes) -> dict[bytes, str]:

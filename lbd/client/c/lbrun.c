@@ -204,6 +204,18 @@ static _Noreturn void run_here(char *host, char *job, char *reason) {
     become_command();
 }
 
+/* Some descriptors (io_uring) are sent to nobody by the kernel, which does not say which. Returns the
+   status after a line on that, or on the LBM, which has gone. */
+static int not_given(void) {
+    static const char *const names[] = {"standard input", "standard output", "standard error"};
+    char found[64] = {0};
+    for (int number = 0, invalid = errno == EINVAL; invalid && number < 3; number++)
+        if (readlink(text("/proc/self/fd/%d", number), found, sizeof found - 1) > 0 &&
+            !strncmp(found, "anon_inode:", strlen("anon_inode:")))
+            return say("%s is not a file, pipe, socket or terminal, but %s", names[number], found);
+    return say(LOST);
+}
+
 static _Noreturn void wait_for_end(bool taken) {
     for (int tag = taken ? next_frame() : SILENCE;; tag = next_frame()) switch (tag) {
         case SILENCE: leave_it("this host's LBM does not answer (stopped?)");
@@ -220,7 +232,7 @@ static _Noreturn void wait_for_end(bool taken) {
             if (!copy_where_needed() || !send_frame(DESCRIPTORS, NULL, 0) ||
                 (!(closed_fds & 1) && !freopen("/dev/null", "r", stdin)) ||
                 (!(closed_fds & 2) && !freopen("/dev/null", "w", stdout)))
-                _exit(say(LOST));
+                _exit(not_given());
             close_given();
             break;
         case DONE:

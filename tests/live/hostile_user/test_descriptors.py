@@ -28,6 +28,7 @@ AS_STDIN = "os.dup2({made}, 0); os.execvp('lbrun', ['lbrun', '-H', 'h2', 'cat'])
 STRANGE = {
     "eventfd": "os.eventfd(0)",
     "eventpoll": "(made := select.epoll()).fileno()",
+    "io_uring": "ctypes.CDLL(None).syscall(425, 1, ctypes.create_string_buffer(120))",
     "inotify": "ctypes.CDLL(None).inotify_init()",
     "timerfd": "ctypes.CDLL(None).timerfd_create(1, 0)",
 }
@@ -41,10 +42,11 @@ def still_serves(two):
     assert two.ask("h1", "lbm", "status")
 
 
+@pytest.mark.parametrize("front", ["c", "python"])
 @pytest.mark.parametrize("kind", STRANGE)
-def test_what_is_no_file_is_refused_as_input(two, kind):
+def test_what_is_no_file_is_refused_as_input(two, kind, front):
     script = f"import os, select, ctypes; {AS_STDIN.format(made=STRANGE[kind])}"
-    done = two.run(MALLORY, f'cd / && timeout 15 {sys.executable} -c "{script}"')
+    done = two.run(MALLORY, f'cd / && LBD_FRONT={front} timeout 15 {sys.executable} -c "{script}"')
     still_serves(two)
     assert done.returncode == 125, done
     assert "standard input is not a file, pipe, socket or terminal" in done.stderr
