@@ -25,7 +25,7 @@ from lbd.lbm.as_user import AsUser
 from lbd.lbm.core.environment import DenyList
 from lbd.lbm.core.jobs import Jobs, LocalCap
 from lbd.lbm.core.next_host_after_refusal import Unshared
-from lbd.lbm.handover.adoption import Adoption, read_left
+from lbd.lbm.handover.adoption import Adoption, free_unused_memory, read_left
 from lbd.lbm.handover.saving import hand_over, let_go
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.keeper_watch import KeeperWatch
@@ -149,6 +149,7 @@ class Lbm:
             self._bind_network()
             await self._keeper.connect()
             listener = await self._take_over(clients)
+            free_unused_memory()
             if trouble := self._host.workdirs.prepare():
                 log.warning("commands with files cannot come here: stage.root: %s", trouble)
             self._host.workdirs.sweep(self._config.lbm.kill_grace_s)
