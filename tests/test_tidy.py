@@ -73,7 +73,7 @@ MAY_IMPORT = {
     "lbd.metrics.core": WORDS,
     "lbd.metrics": SET | NETWORK,
     "lbd.keeper": WORDS | {"lbd.config.access", "lbd.load"} | PROCESS,
-    "lbd.trust": SET | {"lbd.process"},
+    "lbd.trust": SET | {"lbd.process", "lbd.launch.own_places"},
     "lbd.net": SET | {"lbd.local", "lbd.process", "lbd.trust", "lbd.lim.core.messages"},
     "lbd.lim": DECIDING | NETWORK | {"lbd.load"},
     "lbd.lbm": DECIDING | NETWORK | {"lbd.load", "lbd.keeper"},

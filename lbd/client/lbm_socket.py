@@ -4,7 +4,13 @@ import posix
 import sys
 
 from lbd.client.complaints import Trouble, encode
-from lbd.launch.own_places import is_ours_alone, may_be_anybodys_mount
+from lbd.launch.own_places import (
+    FILE_TYPE,
+    SHARED,
+    is_kept,
+    is_ours_alone,
+    may_be_anybodys_mount,
+)
 
 TYPE_CHECKING = False  # importing typing would cost a millisecond
 if TYPE_CHECKING:
@@ -12,12 +18,7 @@ if TYPE_CHECKING:
 
 SOL_SOCKET, SO_PEERCRED = 1, 17
 RESTART_S = 30.0  # the next LBM must answer within this time after one has left
-FILE_TYPE, REGULAR, DIRECTORY, STICKY = (
-    0o170000,
-    0o100000,
-    0o040000,
-    0o1000,
-)  # of `st_mode`
+REGULAR, DIRECTORY = 0o100000, 0o040000  # of `st_mode`
 
 GONE = (
     # config/load.py has the same text
@@ -86,7 +87,7 @@ def read_config(path: bytes, *, of_root: bool) -> bytes:
         status = posix.fstat(file)
         if status.st_mode & FILE_TYPE != REGULAR or status.st_size > CONFIG_BYTES_MAX:
             raise OSError(0, "not a regular file")
-        if of_root and not is_ours_alone(path):
+        if of_root and not is_ours_alone(path.decode(errors="surrogateescape")):
             raise OSError(0, "another user's")
         return posix.read(file, CONFIG_BYTES_MAX)
     finally:
@@ -142,24 +143,16 @@ def may_be_at(path: str, user: int) -> bool:
     neither /run/user/UID/lbd, which lies in a directory of theirs, nor /run/lock/lbd, which anybody
     can create. Raises OSError.
     """
-    ours = (0, posix.geteuid())
     if may_be_anybodys_mount(path):
         return False
+    ours = (0, posix.geteuid())
     if user in ours:
         return True
-    shared = False  # in a directory like /tmp anybody can create missing entries
-    end = path.find("/")
-    while end >= 0 and path[end:].strip("/"):
-        above = path[: end or 1]
-        status = posix.stat(above)
-        if status.st_uid not in ours or posix.lstat(above).st_uid not in ours:
-            return False
-        shared = bool(status.st_mode & 0o022)
-        if shared and not status.st_mode & STICKY:
-            return False
-        end = path.find("/", end + 1)
-    status = posix.stat(path)
-    if shared and posix.lstat(path).st_uid not in ours:
+    above = path.rstrip("/").rpartition("/")[0] or "/"
+    if not (path.startswith("/") and is_ours_alone(above)):
         return False
+    around, status = posix.stat(above), posix.stat(path)
+    if around.st_mode & SHARED and not is_kept(around, posix.lstat(path), ours):
+        return False  # in a directory like /tmp anybody can create missing entries
     is_closed = status.st_mode & FILE_TYPE == DIRECTORY and not status.st_mode & 0o002
-    return path.startswith("/") and is_closed and status.st_uid in (user, 0)
+    return is_closed and status.st_uid in (user, 0)

@@ -105,7 +105,7 @@ def find_file(path: str | None) -> Path | None:
 def is_for_us(path: Path) -> bool:
     """Returns whether root may use the file: root can have another user's HOME, for example by
     `sudo -E`, and that user must not decide what root runs."""
-    return os.geteuid() != 0 or is_ours_alone(os.fsencode(path))
+    return os.geteuid() != 0 or is_ours_alone(str(path))
 
 
 def read_text(path: Path) -> str:

@@ -10,13 +10,11 @@ import os
 import stat
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from lbd.launch.directory_look import kernel_id, look
 from lbd.launch.directory_stamp import Stamp, is_same, read_stamp
+from lbd.launch.own_places import is_kept, walk
 from lbd.python.pipes import LIBC
-
-LINKS_MAX = 40  # the kernel's limit
 
 
 def client_path() -> dict[str, object]:
@@ -46,42 +44,15 @@ def is_believed(entry: str, stamp: str | None) -> bool:
 
 def is_anybodys(path: str) -> bool:
     """Returns whether anybody but root and this user could have created, or could still create,
-    what this path names, because a directory on the way is world-writable. Links are followed one
-    at a time: one that is in the middle may lead through such a directory."""
-    place, names, links = Path("/"), [*reversed(Path(os.getcwd(), path).parts)], 0
-    while names:
-        name = names.pop()
-        if name == "..":
-            place = place.parent
-            continue
-        entry = place / name  # the name "/" begins again at the root
-        if _all_may_write(place) and not _is_ours(entry):
-            return True
-        try:
-            target = os.readlink(entry)
-        except OSError:
-            place = entry
-            continue
-        names += reversed(Path(target).parts)
-        links += 1
-        if links > LINKS_MAX:
-            return True
-    return _all_may_write(place)
-
-
-def _all_may_write(place: Path) -> bool:
-    with contextlib.suppress(OSError):
-        return bool(os.stat(place).st_mode & stat.S_IWOTH)
-    return False
-
-
-def _is_ours(place: Path) -> bool:
-    """A file system that another user has mounted there would say what they like."""
-    with contextlib.suppress(OSError):
-        found = os.lstat(place)
-        is_mounted = found.st_dev != os.lstat(place.parent).st_dev
-        return found.st_uid in (0, os.geteuid()) and not is_mounted
-    return False
+    what this path names, because a directory on the way is world-writable."""
+    ours, last = (0, os.geteuid()), None
+    try:
+        for _, above, last in walk(os.path.join(os.getcwd(), path)):
+            if above.st_mode & stat.S_IWOTH and not (last and is_kept(above, last, ours)):
+                return True
+    except OSError:  # links in a circle
+        return True
+    return last is not None and bool(last.st_mode & stat.S_IWOTH)
 
 
 def _stamp(entry: str, kernel: str) -> Stamp:

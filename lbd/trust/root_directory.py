@@ -9,37 +9,24 @@ from pathlib import Path
 
 from lbd.config.schema import Config
 from lbd.errors import ConfigError
+from lbd.launch.own_places import first_of_others
 from lbd.trust.authority import Authority, opened_file
 from lbd.trust.files import authority_dir, make_private_dir, opened, read, write_private
 
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-LINKS_MAX = 40  # the kernel's limit
 
 
 def check_root_directory(path: Path) -> None:
     """Raises ConfigError unless root alone decides what is found at that path: the directory and
     every directory and link on the way belong to root."""
-    place, names, links = Path(), list(reversed(path.parts)), 0
     try:
-        while names:
-            name = names.pop()
-            found = (place / name).lstat()
-            if stat.S_ISLNK(found.st_mode) and found.st_uid == 0 and links < LINKS_MAX:
-                links += 1
-                names += reversed(Path(os.readlink(place / name)).parts)
-                continue
-            place /= name  # the name "/" begins again at the root
-            check_place(place, found, is_last=not names)
+        place = first_of_others(f"{path}", (0,))
+        found = os.lstat(place) if place else os.stat(path)
     except OSError as problem:
-        raise ConfigError(f"{place}: {problem.strerror}") from problem
-
-
-def check_place(place: Path, found: os.stat_result, *, is_last: bool) -> None:
-    """Raises ConfigError. In a sticky directory like /tmp others cannot rename root's entries."""
-    is_closed = not found.st_mode & OTHERS_WRITE or (found.st_mode & stat.S_ISVTX and not is_last)
-    if not (stat.S_ISDIR(found.st_mode) and found.st_uid == 0 and is_closed):
+        raise ConfigError(f"{path}: {problem.strerror}") from problem
+    if place or found.st_mode & OTHERS_WRITE or not stat.S_ISDIR(found.st_mode):
         raise ConfigError(
-            f"{place} can be changed by others than root (owner {found.st_uid}, mode "
+            f"{place or path} can be changed by others than root (owner {found.st_uid}, mode "
             f"{stat.S_IMODE(found.st_mode):o}), so the cluster's authority could be replaced; "
             "chown root and chmod go-w it, or set tls.authority_dir"
         )

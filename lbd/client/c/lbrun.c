@@ -257,20 +257,18 @@ static bool may_be_anybodys_mount(const char *path) {
 /* Returns whether an object of `user` at `path` is there by root's or our will: the directories
    above it are root's or ours, and nobody else can replace anything in them. */
 static bool may_be_at(const char *path, uid_t user) {
-    struct stat link, itself;
-    bool shared = false; /* in a directory like /tmp anybody can create missing entries */
+    struct stat around, link, itself;
     if (may_be_anybodys_mount(path)) return false;
     if (is_ours(user)) return true;
-    for (const char *end = path; (end = strchr(end, '/')) && end[strspn(end, "/")]; end++) {
-        char *above = text("%.*s", end == path ? 1 : (int)(end - path), path);
-        if (lstat(above, &link) || !is_ours(link.st_uid) ||
-            stat(above, &itself) || !is_ours(itself.st_uid))
-            return false;
-        shared = itself.st_mode & 022;
-        if (shared && !(itself.st_mode & S_ISVTX)) return false;
-    }
-    return *path == '/' && !lstat(path, &link) && !(shared && !is_ours(link.st_uid)) &&
-           !stat(path, &itself) && S_ISDIR(itself.st_mode) && !(itself.st_mode & S_IWOTH) &&
+    char *above = text("%s", path), *name = above;
+    for (char *at = above; *at; at++)
+        if (*at == '/' && at[strspn(at, "/")]) name = at;
+    *name = 0;
+    above = text("%s/", above);
+    return *path == '/' && is_ours_alone(above) && !stat(above, &around) && !lstat(path, &link) &&
+           /* in a directory like /tmp anybody can create missing entries */
+           (!(around.st_mode & 022) || is_kept(&around, &link)) && !stat(path, &itself) &&
+           S_ISDIR(itself.st_mode) && !(itself.st_mode & S_IWOTH) &&
            (itself.st_uid == user || !itself.st_uid);
 }
 

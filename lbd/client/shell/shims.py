@@ -153,7 +153,8 @@ def is_closed(directory: bytes) -> bool:
     """Returns False for another user's directory, for one where others may write, and for one that
     others can replace."""
     try:
-        return is_ours_alone(directory) and is_closed_to_others(posix.stat(directory))
+        named = directory.decode(errors="surrogateescape")
+        return is_ours_alone(named) and is_closed_to_others(posix.stat(directory))
     except OSError:  # it has just been removed
         return False
 

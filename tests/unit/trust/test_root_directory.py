@@ -11,9 +11,11 @@ from lbd.cli.ctl.trust import authority_in
 from lbd.cli.daemons.authority import serve
 from lbd.config.schema import Config, HostConfig
 from lbd.errors import ConfigError
+from lbd.launch.own_places import LINKS_MAX
 from lbd.trust.authority import Authority
 from lbd.trust.files import authority_dir
-from lbd.trust.root_directory import LINKS_MAX, check_root_directory, move_authority
+from lbd.trust.root_directory import check_root_directory, move_authority
+from tests.unit.mounts import mounted
 
 DAEMONS = 65534
 pytestmark = pytest.mark.root
@@ -79,7 +81,7 @@ def test_links_are_followed_only_if_root_made_them(tmp_path):
 def test_a_file_is_no_directory_for_an_authority(tmp_path):
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file/authority"):
-        with pytest.raises(ConfigError, match="file can be changed by others"):
+        with pytest.raises(ConfigError, match=r"file can be changed by others|Not a directory"):
             check_root_directory(path)
 
 
@@ -132,7 +134,7 @@ def test_a_chain_of_links_is_bounded(tmp_path, links):
         (tmp_path / str(number + 1)).symlink_to(str(number))
     check = lambda: check_root_directory(tmp_path / str(links))  # noqa: E731
     if links > LINKS_MAX:
-        with pytest.raises(ConfigError, match="can be changed by others than root"):
+        with pytest.raises(ConfigError, match="Too many levels of symbolic links"):
             check()
     else:
         check()
@@ -182,3 +184,11 @@ def test_a_directory_of_root_that_others_may_write_to_is_not_moved(config):
     root.chmod(0o770)
     with pytest.raises(ConfigError, match="cp -rT"):
         move_authority(config, need_root=True)
+
+
+def test_what_a_user_has_mounted_in_a_place_for_all_is_not_trusted(tmp_path):
+    (tmp_path / "open/root").mkdir(parents=True)
+    (tmp_path / "open").chmod(0o1777)
+    refused = pytest.raises(ConfigError, match="open can be changed by others than root")
+    with mounted(tmp_path / "open/root"), refused:
+        check_root_directory(tmp_path / "open/root")
