@@ -8,6 +8,7 @@ from lbd import __version__
 from lbd.config.schema import Config
 from lbd.console.reply import Json, number, table, text
 from lbd.doctor.checks import FAULT, OK, WARN, Check
+from lbd.text.kernel_tables import lines_of
 
 DESCRIPTORS_MAX_SHARE = 0.8
 DESCRIPTORS_FEW = 1024
@@ -94,7 +95,7 @@ def descriptors_of(pid_file: Path) -> Json:
         process = Path("/proc") / pid_file.read_text().strip()
         limit = next(
             line.split()[3]
-            for line in (process / "limits").read_text().splitlines()
+            for line in lines_of((process / "limits").read_bytes())
             if line.startswith("Max open files")
         )
         return {"fds_open": len(os.listdir(process / "fd")), "fds_limit": int(limit)}

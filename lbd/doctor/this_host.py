@@ -198,7 +198,7 @@ def second_daemons(config: Config) -> Iterator[Check]:
     even if its file was removed or replaced.
     """
     try:
-        rows = lines_of(Path("/proc/net/unix").read_bytes().decode("utf-8", "replace"))
+        rows = lines_of(Path("/proc/net/unix").read_bytes())
     except OSError:
         return
     listening = [row.split()[7] for row in rows[1:] if row.split()[3:4] == [LISTENING]

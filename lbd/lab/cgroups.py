@@ -23,7 +23,7 @@ V1_WANTED = ("cpu", "cpuacct", "memory", "pids", "freezer")
 def mounts() -> dict[str, tuple[Path, str]]:
     """Returns each hierarchy's mount point and root by controller; "" is the unified one."""
     found: dict[str, tuple[Path, str]] = {}
-    for line in lines_of(Path("/proc/self/mountinfo").read_bytes().decode("utf-8", "replace")):
+    for line in lines_of(Path("/proc/self/mountinfo").read_bytes()):
         left, _, right = line.partition(" - ")
         root, point = left.split(" ")[3:5]
         kind, _, options = right.split(" ")[:3]
@@ -39,7 +39,7 @@ def own_groups() -> dict[str, Path]:
     """Returns our cgroup's directory by controller, leaving out hierarchies we cannot see."""
     mounted = mounts()
     found = {}
-    for line in lines_of(Path("/proc/self/cgroup").read_bytes().decode("utf-8", "replace")):
+    for line in lines_of(Path("/proc/self/cgroup").read_bytes()):
         _, names, path = line.split(":", 2)
         for name in names.split(","):
             point, root = mounted.get(name, (None, ""))

@@ -44,10 +44,10 @@ def mounts(process: str = "self") -> bytes:
 
 def file_system(mount: int, device: str, process: str = "self") -> str:
     """Returns the type of the file system mounted in `process`'s view; "" if unknown."""
-    table = ""
+    table = b""
     with contextlib.suppress(OSError):
-        table = mounts(process).rpartition(b"\n")[0].decode(errors="replace")
-    for line in lines_of(table) if table else ():
+        table = mounts(process).rpartition(b"\n")[0]
+    for line in lines_of(table):
         left, _, right = line.partition(" - ")
         words = left.split(" ", 3)
         if (int(words[0]) == mount) if mount >= 0 else (words[2] == device):

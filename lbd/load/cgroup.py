@@ -33,8 +33,8 @@ class Hierarchy:
         return [self.own, *(up for up in self.own.parents if up.is_relative_to(self.mount))]
 
 
-def hierarchies(mountinfo: str, own_cgroups: str) -> list[Hierarchy]:
-    """Parses the texts of /proc/self/mountinfo and /proc/self/cgroup."""
+def hierarchies(mountinfo: bytes, own_cgroups: bytes) -> list[Hierarchy]:
+    """Parses /proc/self/mountinfo and /proc/self/cgroup."""
     paths = dict(line.split(":", 2)[1:] for line in lines_of(own_cgroups) if line.count(":") >= 2)
     found = []
     for line in lines_of(mountinfo):
@@ -71,8 +71,8 @@ def mounted() -> list[Hierarchy]:
     """Returns the hierarchies of this process; none where /proc or cgroups are missing."""
     try:
         with open("/proc/self/mountinfo", "rb") as file:  # to which users may add very many
-            mountinfo = file.read(MOUNTS_BYTES).rpartition(b"\n")[0].decode(errors="replace")
-        own = Path("/proc/self/cgroup").read_bytes().decode("utf-8", "replace")
+            mountinfo = file.read(MOUNTS_BYTES).rpartition(b"\n")[0]
+        own = Path("/proc/self/cgroup").read_bytes()
     except OSError:
         return []
     return hierarchies(mountinfo, own)

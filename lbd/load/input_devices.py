@@ -19,7 +19,7 @@ OPENED = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 RESCAN_S = 60.0  # to find newly plugged-in devices
 
 
-def used_by_people(listing: str) -> list[str]:
+def used_by_people(listing: bytes) -> list[str]:
     """Returns the event devices of keyboards and pointers from the kernel's listing."""
     found = []
     for line in lines_of(listing):
@@ -34,7 +34,7 @@ def of_this_machine(listing: Path = LISTING, shown: Path = SHOWN) -> list[str]:
     """Returns this machine's keyboards and pointers; all its input devices if their kinds are not
     listed."""
     found: list[str] = []
-    with suppress(OSError), listing.open(errors="replace") as lines:
+    with suppress(OSError), listing.open("rb") as lines:
         found = used_by_people(lines.read(LISTING_BYTES_MAX))
     with suppress(OSError):
         found = found or sorted(name for name in os.listdir(shown) if name.startswith("event"))

@@ -11,6 +11,8 @@ import time
 import zlib
 from pathlib import Path
 
+from lbd.text.kernel_tables import lines_of
+
 REFERENCE_S = 0.0047  # one run of the loop on the machine behind the figures in docs/research
 RUNS = 9
 STEP = 0.25
@@ -33,9 +35,7 @@ def one_run_s(block: bytes) -> float:
 def processor() -> str:
     """Returns the processor's name; "" if /proc does not give one."""
     try:
-        for line in (
-            Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        ):
+        for line in lines_of(Path("/proc/cpuinfo").read_bytes()):
             if line.startswith(("model name", "CPU part", "uarch")):
                 return " ".join(line.partition(":")[2].split())
     except OSError:

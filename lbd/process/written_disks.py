@@ -127,7 +127,7 @@ def unmounted(path: str) -> str:
 
 def fields_of(table: Path) -> list[list[str]]:
     """Returns the fields of each line; a blank in a path is escaped in both tables."""
-    lines = (line.strip(BLANKS) for line in lines_of(table.read_bytes().decode("utf-8", "replace")))
+    lines = (line.strip(BLANKS) for line in lines_of(table.read_bytes()))
     return [re.split(f"[{BLANKS}]+", line) for line in lines if line and not line.startswith("#")]
 
 

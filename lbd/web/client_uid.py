@@ -19,6 +19,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from lbd.text.kernel_tables import lines_of
+
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 TABLE_BYTES_MAX = 4 << 20  # some 28,000 connections
 ESTABLISHED = 1
@@ -102,8 +104,8 @@ def uid_read(client: End, server: End) -> int | None:
     """Reads /proc/net/tcp. Raises ValueError."""
     ours, theirs = kernel_form(*server), kernel_form(*client)
     for table in TABLES:
-        with suppress(OSError), table.open() as file:
-            found = uid_in(file.read(TABLE_BYTES_MAX).splitlines()[1:], theirs, ours)
+        with suppress(OSError), table.open("rb") as file:
+            found = uid_in(lines_of(file.read(TABLE_BYTES_MAX))[1:], theirs, ours)
             if found is not None:
                 return found
     return None

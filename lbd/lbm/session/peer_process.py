@@ -21,6 +21,7 @@ from lbd.lbm.link.nonblocking_fd import settle
 from lbd.load.process_table import STATUS_BYTES, entry_of
 from lbd.load.procfs import read_small
 from lbd.local.caller import Caller
+from lbd.text.kernel_tables import lines_of
 
 SO_PEERPIDFD = 77
 UNLIMITED = (1 << 64) - 1
@@ -175,7 +176,7 @@ def limits_of(pid: int) -> list[Limit]:
             for soft, hard in (prlimit(pid, number),)
         ]
     # Another user's process, but anybody may read this file.
-    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()[1:]
+    lines = lines_of(Path(f"/proc/{pid}/limits").read_bytes())[1:]
     found = []
     for line in lines:
         number = NAMES.get(line[:NAME_WIDTH].strip())

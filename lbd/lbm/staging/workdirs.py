@@ -32,6 +32,7 @@ from lbd.lbm.core.slots import USER_SHARE
 from lbd.lbm.staging.workdir_root import MODE, WorkdirRoot
 from lbd.net.gen import lbm_pb2
 from lbd.pack.clear import clear_away
+from lbd.text.kernel_tables import lines_of
 
 POLL_S = 0.05
 POLLS = 600  # for the processes in a workdir to be gone
@@ -80,7 +81,7 @@ def is_plain_directory(path: bytes, uid: int) -> bool:
 
 def mount_of(descriptor: int) -> str:
     """Returns the line with the mount's number. Raises OSError."""
-    lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+    lines = lines_of(Path(f"/proc/self/fdinfo/{descriptor}").read_bytes())
     return next(line for line in lines if line.startswith("mnt_id:"))
 
 

@@ -24,7 +24,7 @@ def test_both_versions_are_found_where_they_are_mounted(tmp_path):
         "32 25 0:28 / /proc rw - proc proc rw\n"
     )
     own = "4:cpu,cpuacct:/lab/h1\n0::/lab\n"
-    found = cgroup.hierarchies(mountinfo, own)
+    found = cgroup.hierarchies(mountinfo.encode(), own.encode())
     assert found == [
         Hierarchy(frozenset({"cpu", "cpuacct"}), cpu, cpu / "lab/h1"),
         Hierarchy(frozenset(), unified, unified / "lab"),

@@ -28,10 +28,10 @@ H: Handlers=event7
 
 
 def test_keyboards_and_mice_are_found_among_other_devices():
-    assert used_by_people(LISTING) == ["event0", "event3"]
-    assert used_by_people("") == []
+    assert used_by_people(LISTING.encode()) == ["event0", "event3"]
+    assert used_by_people(b"") == []
     many = "".join(f"H: Handlers=kbd event{number}\n" for number in range(1000))
-    assert len(used_by_people(many)) == DEVICES_MAX
+    assert len(used_by_people(many.encode())) == DEVICES_MAX
 
 
 @pytest.fixture
