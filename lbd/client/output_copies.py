@@ -8,7 +8,6 @@ memory (tmpfs, memfd) counts as the memory of who writes it.
 
 import _signal  # type: ignore[import-not-found]  # `signal` without its enums
 import posix
-import struct
 
 from lbd.client.complaints import Trouble
 
@@ -20,10 +19,9 @@ if TYPE_CHECKING:
     Handlers = Sequence[tuple[int, object]]
 
 PIECE_BYTES = 1 << 16
-PEER = struct.Struct("3i")  # pid, uid, gid
 BLOCK, SET = 0, 2  # of pthread_sigmask
 KILL = 9
-GET_SEALS = 1034
+FILE_TYPE, SOCKET = 0o170000, 0o140000  # of `st_mode`
 ALL = _signal.valid_signals()
 OUTPUTS = (1, 2)
 
@@ -37,7 +35,7 @@ class OutputCopies:
         self._pids: list[int] = []
         self._pipes: dict[int, int] = {}
         for number in OUTPUTS:
-            if not closed >> number & 1 and (shows_writer(number) or is_in_memory(number)):
+            if not closed >> number & 1 and is_copied_to(number):
                 if joined and self._pipes:
                     self._pipes[number] = self._pipes[OUTPUTS[0]]
                     break
@@ -80,29 +78,11 @@ class OutputCopies:
         return pipe
 
 
-def shows_writer(number: int) -> bool:
-    from _socket import AF_UNIX, SO_PEERCRED, SOCK_DGRAM, SOL_SOCKET, socket
+def is_copied_to(number: int) -> bool:
+    from lbd.launch.outputs import is_in_memory, shows_writer
 
-    try:
-        sock = socket(fileno=number)
-    except OSError:
-        return False
-    try:
-        if sock.family != AF_UNIX:
-            return False
-        reader = PEER.unpack(sock.getsockopt(SOL_SOCKET, SO_PEERCRED, PEER.size))[1]
-        return sock.type == SOCK_DGRAM or reader != posix.geteuid()
-    finally:
-        sock.detach()
-
-
-def is_in_memory(number: int) -> bool:
-    from fcntl import fcntl
-
-    try:
-        return fcntl(number, GET_SEALS) >= 0
-    except OSError:  # other files have none
-        return False
+    is_socket = posix.fstat(number).st_mode & FILE_TYPE == SOCKET  # for others no need for ctypes
+    return shows_writer(number, posix.geteuid()) if is_socket else is_in_memory(number)
 
 
 def copy(source: int, number: int) -> None:

@@ -6,18 +6,17 @@ that does not answer. statx can be told to return only what the kernel knows.
 
 import ctypes
 import enum
-import fcntl
 import functools
 import os
 import socket
 import stat
 import struct
 
+from lbd.launch.outputs import is_in_memory, shows_writer, socket_option
+
 AT_EMPTY_PATH, AT_STATX_DONT_SYNC = 0x1000, 0x4000
 STATX_TYPE = 1
 STATX = struct.Struct("=28xH98xII120x")  # mode and device number
-NUMBER, READER = struct.Struct("i"), struct.Struct("iI4x")  # of SO_PEERCRED: pid and uid
-GET_SEALS = 1034  # fcntl(2), F_GET_SEALS
 MEMORY = 1  # the major number of null, zero and similar devices
 NEVER_BLOCK = (3, 5, 7, 9)  # the minor numbers of null, zero, full and urandom
 # Major numbers: consoles and serial lines, tty, pts, ttyACM, ttyUSB, the small serial ones, hvc.
@@ -62,40 +61,10 @@ def kind_of(descriptor: int) -> DescriptorKind:
     return KINDS.get(kind, DescriptorKind.OTHER) if kind else DescriptorKind.NONE
 
 
-def _option(descriptor: int, name: int, kind: struct.Struct) -> int | None:
-    """Returns the last number of a socket's option; None if it has none."""
-    buffer = ctypes.create_string_buffer(kind.size)
-    size = ctypes.byref(ctypes.c_uint(kind.size))
-    if _libc().getsockopt(descriptor, socket.SOL_SOCKET, name, buffer, size) != 0:
-        return None
-    return int(kind.unpack(buffer.raw)[-1])
-
-
 def is_polled_at_once(descriptor: int) -> bool:
     """Whether poll(2) on this socket takes no lock that another process may hold for ever."""
     families = socket.AF_UNIX, socket.AF_INET, socket.AF_INET6
-    return _option(descriptor, socket.SO_DOMAIN, NUMBER) in families
-
-
-def shows_writer(descriptor: int, uid: int) -> bool:
-    """Whether it is a Unix socket whose reader may be another than this user: the kernel can show
-    a reader who writes, and some act on the word of an LBM (systemd, the journal). The other end of
-    a stream stays with whom it was connected to; that of a datagram socket does not."""
-    if _option(descriptor, socket.SO_DOMAIN, NUMBER) != socket.AF_UNIX:
-        return False
-    kind, reader = (
-        _option(descriptor, socket.SO_TYPE, NUMBER), _option(descriptor, socket.SO_PEERCRED, READER)
-    )  # fmt: skip
-    return kind not in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET) or reader != uid
-
-
-def is_in_memory(descriptor: int) -> bool:
-    """Whether it is a file in memory (tmpfs, memfd): what is written to it counts as the memory of
-    the writer, and goes on doing so."""
-    try:
-        return fcntl.fcntl(descriptor, GET_SEALS) >= 0
-    except OSError:  # other files have none
-        return False
+    return socket_option(descriptor, socket.SO_DOMAIN) in families
 
 
 def why_not(name: str, descriptor: int, writer: int | None = None) -> str:

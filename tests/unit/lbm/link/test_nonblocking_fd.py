@@ -12,9 +12,10 @@ from types import SimpleNamespace
 import pytest
 import uvloop
 
+from lbd.launch.outputs import shows_writer
 from lbd.lbm.handover.fds import NotNow
 from lbd.lbm.link import user_threads
-from lbd.lbm.link.descriptor_kinds import DescriptorKind, kind_of, shows_writer, why_not
+from lbd.lbm.link.descriptor_kinds import DescriptorKind, kind_of, why_not
 from lbd.lbm.link.nonblocking_fd import Descriptor
 from lbd.lbm.link.user_threads import THREADS_MAX, Threads, UserThreads
 from tests.unit.until import until
