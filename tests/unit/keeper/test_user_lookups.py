@@ -41,7 +41,9 @@ def known(looks, user):
 
 
 def heard(looks, descriptor):
-    select.select([descriptor], [], [], 30)
+    answered = select.poll()  # select.select takes no descriptor above 1023
+    answered.register(descriptor, select.POLLIN)
+    answered.poll(30_000)
     pids = looks.pids
     user = looks.hear(descriptor)
     for pid in pids - looks.pids:
