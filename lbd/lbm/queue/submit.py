@@ -6,7 +6,6 @@ job is cancelled or ended. If we stop, it runs on, and `lbctl wait` and `logs` f
 
 import asyncio
 import contextlib
-import os
 import socket
 import time
 from collections.abc import Awaitable, Callable
@@ -14,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from lbd.errors import LbdError, Unavailable
-from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.journey_events import LBRUN_FAILED, CommandEnd
 from lbd.lbm.outbound.context import OutboundContext
@@ -29,8 +27,7 @@ from lbd.lbm.queue.named_host import ANSWER_DETACHED_S, ANSWER_S, why_refused
 from lbd.lbm.session.client import pack_end
 from lbd.lbm.session.peer_process import PeerProcess
 from lbd.lbm.session.request import ClientRequest, queued_fields, request_of, within
-from lbd.lbm.staging.pack_store import Note
-from lbd.lbm.staging.queued_files import QueuedFiles
+from lbd.lbm.staging.queued_files import QueuedFiles, note_of
 from lbd.local import client_tags as tags
 from lbd.local import frames
 from lbd.local.admins import Admins
@@ -187,7 +184,7 @@ async def _serve(
         return
     text, last = str(reply.first), reply.first + reply.count - 1
     if name := submission.spec.files:
-        await files.queued(note_of(name, caller, request, way.stamp, reply))
+        await files.queued(note_of(name, caller.uid, request, way.stamp, reply))
     queued = partial(say_queued, send, text, remarks(text, reply, options.key, request))
     whose, indexes = (submission.user, caller.uid), options.tasks[0]
     del taking, found, submission
@@ -276,27 +273,6 @@ async def take(
     if options.notify:
         await notifications.queued(uid, options.notify, submission, reply)
     return submission, reply, watching
-
-
-def note_of(
-    name: str,
-    caller: Caller,
-    request: ClientRequest,
-    stamp: Stamp | None,
-    reply: pb.SubmitReply,
-) -> Note:
-    return Note(
-        name,
-        reply.first,
-        reply.count,
-        caller.uid,
-        request.umask,
-        os.fsdecode(request.directory),
-        [os.fsdecode(path) for path in request.send],
-        [os.fsdecode(path) for path in request.fetch],
-        waited_for=not request.has(tags.FLAG_DETACH),
-        stamp=stamp.pack().decode() if stamp is not None else "",
-    )
 
 
 def check_options(home: OutboundContext, caller: Caller, options: SubmitOptions) -> None:

@@ -32,6 +32,7 @@ from lbd.lbm.staging.pack_store import Note, PackStore
 from lbd.lbm.staging.pack_transfer import receive_pack
 from lbd.lbm.staging.step import step_words
 from lbd.lbm.staging.workdirs import check_allowed
+from lbd.local import client_tags as tags
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.job_log import JobLog
 from lbd.text.name_patterns import fill_in, shown_id
@@ -278,6 +279,23 @@ class QueuedFiles:
             )
             self.store.room.keep(await asyncio.to_thread(self.store.names))
             await asyncio.sleep(SWEEP_EVERY_S)
+
+
+def note_of(
+    name: str, uid: int, request: ClientRequest, stamp: Stamp | None, reply: pb.SubmitReply
+) -> Note:
+    return Note(
+        name,
+        reply.first,
+        reply.count,
+        uid,
+        request.umask,
+        os.fsdecode(request.directory),
+        [os.fsdecode(path) for path in request.send],
+        [os.fsdecode(path) for path in request.fetch],
+        waited_for=not request.has(tags.FLAG_DETACH),
+        stamp=stamp.pack().decode() if stamp is not None else "",
+    )
 
 
 def mark_of(note: Note, job: int) -> bytes:
