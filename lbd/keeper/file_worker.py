@@ -4,9 +4,8 @@
     pack    MAX_BYTES MAX_FILES COUNT PATH…   files to fetch, to stdout
     collect MAX_BYTES MAX_FILES COUNT PATH…   the same; all of them must exist
     gather  MAX_BYTES MAX_FILES COUNT PATH…   files to send, to stdout, from the origin's directory
-    place   MAX_BYTES MAX_FILES COUNT PATH…   fetched files, from stdin; the first two are a
-                                              number that nobody else uses here, and the
-                                              directory's stamp, or empty
+    place   MAX_BYTES MAX_FILES COUNT PATH…   fetched files, from stdin; the first PATH is a
+                                              number that nobody else uses here
     make    PATH                              the workdir itself
     clear   PATH
     signal  PID STARTED NUMBER TREE           to a process of the user; TREE 1: and its descendants
@@ -15,13 +14,10 @@ The first COUNT paths are sent, the rest are fetched. On failure it writes one l
 exits with the errno behind that, or status 1.
 """
 
-import ctypes
 import os
 from contextlib import ExitStack, suppress
 from typing import BinaryIO
 
-from lbd.launch.directory_look import kernel_id, look
-from lbd.launch.directory_stamp import is_still, read_stamp
 from lbd.load import process_table
 from lbd.pack.clear import clear_away
 from lbd.pack.pack import (
@@ -65,18 +61,8 @@ def transfer(step: bytes, max_bytes: bytes, max_files: bytes, count: bytes, *pat
         if step == b"unpack":
             unpack(source, sent, fetched, allowance)
         else:
-            mark, stamp, *sent = sent
-            check_directory(stamp)
+            mark, *sent = sent
             Fetching(sent, fetched, int(mark)).unpack(source, allowance, all_there=False)
-
-
-def check_directory(stamp: bytes) -> None:
-    """Checks that the working directory is still the one of the stamp: another user may have made
-    one of its name since it was removed. Raises BadPack, OSError."""
-    if stamp:
-        now = look(b".", kernel_id(), ctypes.CDLL(None))
-        if not is_still(now, read_stamp(stamp)):
-            raise BadPack("this is not the directory that the job was submitted from")
 
 
 def keep_workdir(step: bytes, path: bytes) -> int:

@@ -16,7 +16,7 @@ nothing, and the file system decides:
 A false alarm keeps a command at the origin; a missed one runs it among the wrong files.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 CACHED_S = 60.0  # how long NFS caches attributes of a directory (acdirmax)
 # Network file systems: types as mount(8) names them, and magics as in statfs(2); 0: the same as
@@ -33,6 +33,7 @@ NETWORK_MAGICS = tuple(magic for magic in NETWORK.values() if magic)
 # if times agree and the file system here is a network one.
 ONLY_ITSELF, SEEN_ANYWHERE, SEEN_OVER_NETWORK = 0, 1, 2
 NO_DEVICE = -1
+ANY_BOOT = "*"  # in place of a kernel: the host itself took the stamp
 NEVER_NS = (1 << 63) - 1
 
 
@@ -78,6 +79,8 @@ def comparison(there: Stamp, kernel: str) -> tuple[int, ...]:
     """Returns all that a host with that kernel needs to compare a directory with the stamp: how,
     inode, device, birth, modification, the allowed difference of the latter, and the time from
     which on it may have been modified besides."""
+    if there.kernel == ANY_BOOT:  # where no birth is known, any change of it will do
+        return SEEN_ANYWHERE, there.inode, NO_DEVICE, there.born_ns, 0, 0, 0
     one_kernel = kernel != "" and kernel == there.kernel
     how = SEEN_ANYWHERE if there.is_networked else SEEN_OVER_NETWORK
     if one_kernel:
@@ -101,12 +104,12 @@ def fits(compared: tuple[int, ...], here: Stamp, is_networked: bool) -> bool:
     return is_on_it or abs(here.changed_ns - changed_ns) <= apart_ns or here.changed_ns >= since_ns
 
 
-def is_still(now: Stamp, then: Stamp) -> bool:
-    """Whether both are stamps that one host took of one directory. Device numbers say nothing: the
-    host may have been rebooted in between."""
-    pairs = (now.born_ns, then.born_ns), (now.file_system, then.file_system)
-    agree = all(one == other or not (one and other) for one, other in pairs)
-    return now.inode == then.inode and agree
+def on_its_host(stamp: Stamp) -> Stamp | None:
+    """Returns what to compare with on the host that took the stamp, perhaps after a reboot: inode
+    and birth. None: nothing, as a file system in user space may number its directories anew."""
+    if stamp.file_system.partition(".")[0] == "fuse":
+        return None
+    return replace(stamp, kernel=ANY_BOOT)
 
 
 def is_same(here: Stamp, there: Stamp) -> bool:

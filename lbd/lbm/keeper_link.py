@@ -47,6 +47,7 @@ LEAVE_TIMEOUT_S = 5.0
 # who could otherwise cause this.
 KILLED = (errno.EPIPE, errno.ECONNRESET)
 ARE_KILLED = "its processes are killed as they begin, so no command can start now"
+OTHER_DIRECTORY = "another directory has its name now"
 ASKED_AT_ONCE = 8  # of each user, until they have ended
 
 
@@ -87,7 +88,8 @@ class SpawnFailed(LbdError):
 
     def __init__(self, phase: str, number: int, paths: Sequence[str] = ()) -> None:
         was_killed = phase == OTHER_PHASE and number in KILLED
-        super().__init__(ARE_KILLED if was_killed else f"{phase}: {os.strerror(number)}")
+        text = OTHER_DIRECTORY if phase == "directory" else f"{phase}: {os.strerror(number)}"
+        super().__init__(ARE_KILLED if was_killed else text)
         self.phase = phase
         self.number = errno.EAGAIN if was_killed else number
         self.paths = paths

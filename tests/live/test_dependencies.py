@@ -70,6 +70,20 @@ def test_an_impossible_dependency_is_one_line_and_queues_nothing(lab):
     assert result.stderr == "lbrun: --begin: 2020-01-01T06:00 has passed, so it may start now\n"
 
 
+def test_a_notification_does_not_begin_in_another_directory_of_the_name(lab, tmp_path):
+    """Another user had made it since, with a program of the name that the line begins."""
+    project, said = tmp_path / "project", tmp_path / "said"
+    project.mkdir()
+    gate = f"until test -e {tmp_path}/gate; do sleep 0.05; done"
+    submit(lab, "-C", str(project), "--notify", f"pwd >> {said}", "sh", "-c", gate)
+    project.rename(tmp_path / "before")
+    project.mkdir()
+    (tmp_path / "gate").touch()
+    kept = lab.paths("h2").state / "notify"
+    lab.wait_until(lambda: not list(kept.iterdir()), "it was given up")
+    assert not said.exists()
+
+
 def test_notify_runs_once_at_the_end_where_the_job_was_submitted(lab, tmp_path):
     said = tmp_path / "said"
     line = (

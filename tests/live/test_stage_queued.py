@@ -67,7 +67,7 @@ def test_outputs_do_not_go_to_another_directory_that_has_got_the_name(lab, work)
     name = submit(lab, project, "-H", "h3", "--fetch", "out", "sh", "-c", "sleep 1; echo x > out")
     project.rmdir()
     project.mkdir()
-    why = "not the directory that the job was submitted from"
+    why = "another directory has its name now"
     wait_until(lambda: why in lab.run("h2", "lbctl", "job", name).stdout, "it is said")
     assert not list(project.iterdir())
 

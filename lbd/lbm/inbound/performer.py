@@ -20,7 +20,7 @@ from lbd.lbm.core.slots import Belongings, pack_belongings
 from lbd.lbm.handover.records import Running
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.executions import ALL, Signals
-from lbd.lbm.inbound.request import at_all_hours, explain, phase_of
+from lbd.lbm.inbound.request import at_all_hours, explain_here, phase_of
 from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned, SpawnFailed
 from lbd.lbm.link.nonblocking_fd import settle
 from lbd.lbm.without_keeper import kill_directly
@@ -308,7 +308,7 @@ class Performer:
             leader, began_s = begun.result(), self._ordered_s or self.clock()
             self.feed(e.Started(e.Process(leader.pid, leader.group, began_s)))
         elif isinstance(trouble, SpawnFailed):
-            reason = explain(self.request, trouble, self.host.rules.config.admission.programs)
+            reason = explain_here(self.request, trouble, self.host.rules.config)
             self.spawned = None
             self.feed(e.NotStarted(reason, phase_of(trouble.phase), trouble.number))
 

@@ -23,7 +23,7 @@ from lbd.keeper.limits.time_limits import KEEPER
 from lbd.keeper.local_account import CLOSED, LocalUser, Refuse
 from lbd.keeper.program_rules import is_code
 from lbd.keeper.spawn_order import BEHIND, IN_FRONT, Order
-from lbd.launch.directory_stamp import Stamp
+from lbd.launch.directory_stamp import Stamp, on_its_host
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.admission import not_allowed, some_of
 from lbd.lbm.core.environment import names_shown
@@ -294,18 +294,23 @@ def place_of(request: lbm_pb2.RunRequest) -> int:
 
 
 def stamp_of(request: lbm_pb2.RunRequest, here: str) -> Stamp | None:
-    """What the directory must be; None: any directory of that name. A job of this host's own has
-    the one that its user named, which is another object after a restart of the machine."""
-    if not request.HasField("directory_stamp") or request.origin == here:
+    """What the directory must be; None: any directory of that name."""
+    if not request.HasField("directory_stamp"):
         return None
     sent = request.directory_stamp
-    seen = sent.born_ns, sent.changed_ns, sent.file_system, sent.seen_ns
-    return Stamp(sent.kernel, sent.device, sent.inode, *seen)
+    seen = sent.inode, sent.born_ns, sent.changed_ns, sent.file_system, sent.seen_ns
+    stamp = Stamp(sent.kernel, sent.device, *seen)
+    return on_its_host(stamp) if request.origin == here else stamp
+
+
+def explain_here(request: lbm_pb2.RunRequest, trouble: SpawnFailed, config: Config) -> str:
+    if trouble.phase == "directory" and request.origin == config.host.name:
+        return one_line(f"{request.directory.decode(errors='replace')}: {trouble}")
+    return explain(request, trouble, config.admission.programs)
 
 
 def explain(request: lbm_pb2.RunRequest, trouble: SpawnFailed, allowed: Sequence[str] = ()) -> str:
-    """One line for the user: what in the request could not be met here. `allowed`: what
-    admission.programs lets run here."""
+    """One line for the user: what could not be met here. `allowed`: by admission.programs."""
     return one_line(_explained(request, trouble, allowed))
 
 

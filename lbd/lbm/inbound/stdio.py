@@ -169,6 +169,7 @@ class JobStdio:
             self._talk.flush,
             window_bytes,
             self._chunk_bytes,
+            is_full=lambda: self._talk.is_full,
             at_once=pty is not None,
             left=left,
         )

@@ -55,6 +55,12 @@ class Conversation:
         self._not_known.add(what)
         return not was_known
 
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits to be sent, of all on this stream, that nothing large should be put
+        before `flush`."""
+        return self._stream.outbox.is_full
+
     async def flush(self) -> None:
         """Waits until gRPC has taken all messages put so far, as between pieces of a large
         transfer."""

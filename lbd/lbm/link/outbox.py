@@ -3,7 +3,8 @@
 Messages are sent in order, small ones gathered into one. Each gRPC write costs a thread switch on
 both sides, as much as everything else a short command needs. While one write is under way the next
 messages gather, and small ones go out as one batch. Putting never waits: the windows of
-lbm/link/wire.py bound what can be queued.
+lbm/link/wire.py bound what is under way of one output or input, and no more of any is put while the
+outbox is full, as with a peer that reads nothing.
 
 Before one of the two LBMs is restarted the stream comes to rest: messages put from then on are
 held, and go out on the next stream.
@@ -21,6 +22,7 @@ from lbd.lbm.link.wire import pack, pack_batch
 
 SMALL_BYTES = 1 << 14
 LAST_WRITE_S = 1.0
+FULL_BYTES = 4 << 20
 NOTICES_MAX = 4  # one of ours, and our answer to one; a peer that keeps asking may read none
 BROKEN = (grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 
@@ -42,6 +44,7 @@ class Outbox:
         self._lingering: asyncio.TimerHandle | None = None
         self._put = len(held or ())
         self._sent = 0
+        self._waiting_bytes = sum(map(len, held or ()))
         self._flushes: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.broken = False
 
@@ -50,6 +53,7 @@ class Outbox:
         if self.broken:
             return
         self._put += 1
+        self._waiting_bytes += len(message)
         if self._held is not None:
             self._held.append(message)
             return
@@ -70,6 +74,7 @@ class Outbox:
                 continue
             was_first |= any(tags.is_first(one) for one in queue if one.startswith(number))
             self._sent += len(queue) - len(kept)
+            self._waiting_bytes -= sum(map(len, queue)) - sum(map(len, kept))
             if queue is self._queue:
                 self.count -= len(queue) - len(kept)
             queue.clear()
@@ -81,6 +86,11 @@ class Outbox:
     def waiting(self) -> int:
         """The number of messages that gRPC has not taken yet."""
         return 0 if self.broken else self._put - self._sent
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits that nothing large should be put now."""
+        return self._waiting_bytes > FULL_BYTES and not self.broken
 
     @property
     def rests(self) -> bool:
@@ -118,6 +128,7 @@ class Outbox:
                 batch = self._next()
                 await self._write(batch[0] if len(batch) == 1 else pack_batch(batch))
                 self._sent += len(batch)
+                self._waiting_bytes -= sum(map(len, batch))
                 self._settle()
         except BROKEN:
             self.close()

@@ -45,6 +45,13 @@ def append_joined(queue: deque[bytes | bytearray | memoryview], data: bytes | me
         queue.append(bytearray(data) if len(data) < JOINED_BYTES else data)
 
 
+async def until_cancelled(run: Callable[[], Awaitable[None]]) -> None:
+    """Ends quietly. A task keeps the exception that ended it, and so all frames on the way and the
+    data in them: megabytes in a cycle, which is collected late."""
+    with contextlib.suppress(asyncio.CancelledError):
+        await run()
+
+
 class Source:
     """Reads a descriptor and sends what it reads, never more than the window ahead."""
 
@@ -56,17 +63,20 @@ class Source:
         window_bytes: int,
         chunk_bytes: int,
         *,
+        is_full: Callable[[], bool] = lambda: False,
         slow_start: bool = False,
         at_once: bool = False,
         left: SourceState | None = None,
     ) -> None:
-        """`window_bytes`: the window until more is granted. `slow_start`: nothing is granted, and
-        it opens up to that as the other side is seen to read on. `at_once`: somebody watches the
-        output, so small pieces are not gathered. `left`: state from an earlier LBM."""
+        """`is_full`: nothing may be sent before `sent` has returned. `window_bytes`: the window
+        until more is granted. `slow_start`: nothing is granted, and it opens up to that as the
+        other side is seen to read on. `at_once`: somebody watches the output, so small pieces are
+        not gathered. `left`: state from an earlier LBM."""
         self._at_once = at_once
         self._descriptor = descriptor
         self._send = send
         self._sent = sent
+        self._is_full = is_full
         first_bytes = FIRST_WINDOW_BYTES if slow_start else window_bytes
         self._state = state = left or SourceState(first_bytes)
         self._largest_window_bytes = window_bytes
@@ -108,11 +118,15 @@ class Source:
         """Sends what is there, as far as the window allows, so that it goes before the next
         message."""
         with contextlib.suppress(OSError):  # `run` gets it too
-            while self._room.is_set() and not self._state.last_chance:
+            while self._may_send and not self._state.last_chance:
                 data = self._descriptor.read_now(self._piece_bytes)
                 if not data:
                     return
                 self._sending(data)
+
+    @property
+    def _may_send(self) -> bool:
+        return self._room.is_set() and not self._is_full()
 
     @property
     def _piece_bytes(self) -> int:
@@ -135,7 +149,7 @@ class Source:
         """Used in place of `run` once the writers are gone: sends what is there, and closes the
         descriptor. Returns whether that was all, without a wait."""
         with contextlib.suppress(OSError):  # `run` gets it too
-            while self._room.is_set():
+            while self._may_send:
                 data = self._descriptor.read_now(self._piece_bytes)
                 if data:
                     self._sending(data)
@@ -163,7 +177,7 @@ class Source:
     def start(self) -> "asyncio.Task[None]":
         """Starts `run` as a task. A task cancelled before its first step closes the descriptor
         too."""
-        task = asyncio.create_task(self.run())
+        task = asyncio.create_task(until_cancelled(self.run))
         task.add_done_callback(lambda _: self.close())
         return task
 
@@ -191,23 +205,30 @@ class Source:
         if not self._descriptor.is_open:  # an earlier LBM has finished it
             return
         try:
-            await self._room.wait()
+            await self._may_read()
             while data := await self._next():
                 self._sending(data)
                 self._read_on()
+                count, data = len(data), b""  # it is not kept here as well
                 # Data written meanwhile gathers in the pipe. Otherwise a writer of small pieces
                 # would cost a message per piece.
                 await self._sent()
                 await self._room.wait()
-                if self._in_step(len(data)):
+                if self._in_step(count):
                     self._descriptor.widen()
                     await asyncio.sleep(GATHER_S)
+                await self._may_read()
         finally:
             if self._reading is not None:
                 self._reading.cancel()
             self._descriptor.close()
         if not self._state.last_chance:
             self._send(b"")
+
+    async def _may_read(self) -> None:
+        await self._room.wait()
+        while self._is_full():
+            await self._sent()
 
     def _in_step(self, count: int) -> bool:
         """Whether writer and reader are in step, after a piece of that many bytes."""
@@ -222,7 +243,7 @@ class Source:
 
     def _read_on(self) -> None:
         """Lets a thread read the next piece while this one is being sent."""
-        if self._descriptor.flows and self._room.is_set():
+        if self._descriptor.flows and self._may_send:
             self._start_reading()
 
     def _start_reading(self) -> "asyncio.Task[bytes]":
@@ -282,7 +303,6 @@ class Sink:
         self._current: bytes | bytearray | memoryview = b""  # possibly written in part
         self._current_from = 0
         self._is_turned = False
-        self._idle = True
         self._next: Callable[[], None] | None = None
         if left is not None:
             descriptor.written_bytes = left.written_bytes
@@ -305,13 +325,12 @@ class Sink:
             append_joined(self._queue, data)
         else:
             self._state.ended = True
-        self._idle = False
         self._more.set()
 
     def then(self, call: Callable[[], None], limit_s: float) -> None:
         """Calls `call` once all data put so far is written, at the latest when the limit of the
         first that waits is over. Of several only the last is called: all have the same to say."""
-        if self._idle:
+        if not self._more.is_set():
             return call()
         if self._next is None:
             asyncio.get_running_loop().call_later(limit_s, self._call)
@@ -333,7 +352,7 @@ class Sink:
 
     def start(self) -> "asyncio.Task[None]":
         """Like `Source.start`."""
-        task = asyncio.create_task(self.run())
+        task = asyncio.create_task(until_cancelled(self.run))
         task.add_done_callback(lambda _: self._over())
         return task
 
@@ -358,7 +377,6 @@ class Sink:
                 if state.ended:
                     await self._pass_on_end()
                     return
-                self._idle = True
                 self._more.clear()
                 await self._more.wait()
         finally:
@@ -375,6 +393,8 @@ class Sink:
             self._state.taken_bytes = self._descriptor.written_bytes
 
     def _over(self) -> None:
+        self._queue.clear()
+        self._current = b""
         if not self._is_turned:
             self.close()
 

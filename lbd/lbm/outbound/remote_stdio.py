@@ -89,6 +89,7 @@ class RemoteStdio:
             self._talk.flush,
             self._input_window_bytes,
             self._chunk_bytes,
+            is_full=lambda: self._talk.is_full,
             slow_start=not self._state.grants_windows,
             left=left,
         )

@@ -90,7 +90,7 @@ class OnItsWay:
     asked_s: float = math.inf  # since when the dispatcher is waited for
     is_sent: bool = False  # it may be queued
     is_said: bool = False  # the client was told that it waits
-    stamp: Stamp | None = None  # of the directory that its files are taken from
+    stamp: Stamp | None = None  # of its directory, if files or --notify need it
 
     @property
     def may_be_confirmed(self) -> bool:

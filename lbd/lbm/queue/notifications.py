@@ -26,9 +26,11 @@ from google.protobuf.message import DecodeError
 from lbd.config.schema import Config
 from lbd.errors import LbdError, Unavailable
 from lbd.keeper.limits.time_limits import KEEPER
+from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.as_user import AsUser
 from lbd.lbm.inbound.request import make_order
 from lbd.lbm.keeper_link import SpawnFailed
+from lbd.lbm.outbound.request import stamp_message
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.staging.pack_store import sync
 from lbd.model import ENDED_NAMES
@@ -140,15 +142,22 @@ class Notifications:
             raise Unavailable(f"--notify: yours already take more than {OF_USER_BYTES} bytes here")
 
     async def queued(
-        self, uid: int, line: bytes, submission: pb.SubmitRequest, reply: pb.SubmitReply
+        self,
+        uid: int,
+        line: bytes,
+        stamp: Stamp,
+        submission: pb.SubmitRequest,
+        reply: pb.SubmitReply,
     ) -> None:
-        """Keeps the notice of a job whose number is now known. Raises Unavailable."""
+        """Keeps the notice of a job whose number is now known. `stamp`: of its directory. Raises
+        Unavailable."""
         if reply.is_other or reply.first in self._open:  # the same --idempotency-key again
             return
         request = request_in(submission.spec)
         assert request is not None
         for name in ("argv", "workdir", "terminal", "directory_stamp", "memory_bytes"):
             request.ClearField(name)
+        request.MergeFrom(lbm_pb2.RunRequest(directory_stamp=stamp_message(stamp)))
         packed = base64.b64encode(request.SerializeToString()).decode()
         notice = Notice(reply.first, reply.count, uid, os.fsdecode(line), packed)
         try:

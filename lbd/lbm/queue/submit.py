@@ -254,10 +254,11 @@ async def take(
     why, is_for_good = await why_refused(home, submission, answer_s)
     if is_for_good:
         raise Unavailable(why)
-    if request.is_staged:
+    if request.is_staged or options.notify:
         directory = Directory(home.looker, home.unshared, request, uid, client[1])
         way.stamp = await directory.look("; nothing was queued")
-        submission.spec.files = await files.gather(request, uid, way.stamp)
+        if request.is_staged:
+            submission.spec.files = await files.gather(request, uid, way.stamp)
     watching, reply, way.asked_s = None, None, time.monotonic()
     try:
         if request.has(tags.FLAG_DETACH):
@@ -270,8 +271,8 @@ async def take(
     if reply.error:
         raise Unavailable(reply.error)
     reply.warning = reply.warning or why
-    if options.notify:
-        await notifications.queued(uid, options.notify, submission, reply)
+    if way.stamp is not None and options.notify:
+        await notifications.queued(uid, options.notify, way.stamp, submission, reply)
     return submission, reply, watching
 
 

@@ -20,7 +20,7 @@ from typing import TypeVar
 from lbd.config.schema import Config
 from lbd.errors import LbdError, Unavailable
 from lbd.keeper.spawn_order import Order
-from lbd.launch.directory_stamp import Stamp
+from lbd.launch.directory_stamp import Stamp, on_its_host, read_stamp
 from lbd.lbm.as_user import AsUser
 from lbd.lbm.queue.dispatcher_client import DispatcherClient, ranges_of
 from lbd.lbm.queue.notifications import Notifications
@@ -139,9 +139,10 @@ class QueuedFiles:
         root, limits = str(self.store.root), self._config.stage
         try:
             with await receive_pack(self._queue.spools, job.host, asked, root, limits) as file:
-                send = [mark_of(note, job.id), note.stamp.encode(), *map(os.fsencode, note.send)]
+                send = [mark_of(note, job.id), *map(os.fsencode, note.send)]
                 words, directory = step_words(b"place", limits, send, fetch), note.directory
                 order = Order(argv=words, directory=os.fsencode(directory), umask=note.umask)
+                order.stamp = on_its_host(read_stamp(note.stamp.encode())) if note.stamp else None
                 return await self._as_user.step(note.uid, order, (file.fileno(), None))
         except NotKept:  # it has made nothing, or its reason says why
             return ""

@@ -1,18 +1,15 @@
 """A signal to a process that is not a child of the keeper; what a step ends with that fails."""
 
 import contextlib
-import ctypes
 import errno
 import os
 import signal
 import subprocess
-from dataclasses import replace
 
 import pytest
 
 from lbd.keeper import file_worker
 from lbd.keeper.file_worker import send_signal
-from lbd.launch.directory_look import kernel_id, look
 from lbd.load.process_table import task_of
 from lbd.pack.pack import BadPack, naming
 from tests.live.cluster import wait_until
@@ -70,24 +67,3 @@ def test_a_step_that_fails_ends_with_the_errno(monkeypatch, capfd, problem, stat
     monkeypatch.setattr(file_worker, "transfer", fails)
     assert file_worker.main([b"unpack", b"1", b"1", b"0"]) == status
     assert str(problem.args[-1]) in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("came", ["the same", "after a reboot", "another", "not known"])
-def test_fetched_files_go_only_to_the_directory_that_they_were_asked_from(
-    tmp_path, monkeypatch, came
-):
-    """Once it was removed another user made one of its name, and could read them."""
-    here = tmp_path / "here"
-    here.mkdir()
-    then = look(bytes(here), kernel_id(), ctypes.CDLL(None))
-    if came == "after a reboot":
-        then = replace(then, kernel="another", device=then.device + 1)
-    elif came == "another":  # with the inode of the one that is gone
-        then = replace(then, born_ns=then.born_ns - 1 if then.born_ns else 0, inode=then.inode + 1)
-    monkeypatch.chdir(here)
-    stamp = b"" if came == "not known" else then.pack()
-    if came == "another":
-        with pytest.raises(BadPack, match="not the directory that the job was submitted from"):
-            file_worker.check_directory(stamp)
-    else:
-        file_worker.check_directory(stamp)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from lbd.launch.directory_stamp import CACHED_S, Stamp, is_same, is_still, read_stamp
+from lbd.launch.directory_stamp import CACHED_S, Stamp, is_same, on_its_host, read_stamp
 
 DISK = Stamp("kernel-a", 2049, 131, 1_700_000_000_000_000_001, 1_750_000_000_000_000_000, "ext4")
 OTHER_DISK = replace(DISK, kernel="kernel-b")
@@ -55,15 +55,14 @@ def test_same_or_different(name):
     [
         (DISK, True),
         (replace(OTHER_DISK, device=2050), True),  # after a reboot
-        (replace(DISK, born_ns=0, file_system=""), True),  # not known
+        (replace(DISK, born_ns=0, changed_ns=1), True),  # not known
         (replace(DISK, inode=132), False),
         (replace(DISK, born_ns=DISK.born_ns + 1), False),
-        (replace(DISK, file_system="tmpfs"), False),
     ],
 )
 def test_whether_it_is_still_the_directory_of_before(now, still):
-    assert is_still(now, DISK) is still
-    assert is_still(DISK, now) is still
+    assert is_same(now, on_its_host(DISK)) is still
+    assert on_its_host(replace(DISK, file_system="fuse.sshfs")) is None
 
 
 @pytest.mark.parametrize(("later", "same"), [(-LATE, False), (1 - LATE, True), (9 * LATE, True)])

@@ -56,7 +56,7 @@ class Link:
 
 
 class Talk:
-    number, ahead_bytes = 1, 0
+    number, ahead_bytes, is_full = 1, 0, False
 
     def __init__(self):
         self.said, self.bodies = [], {}

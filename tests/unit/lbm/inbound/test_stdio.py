@@ -18,6 +18,8 @@ from tests.unit.until import until
 
 
 class Talk:
+    is_full = False
+
     def __init__(self):
         self.sent = []
 

@@ -7,6 +7,7 @@ import pytest
 from lbd.config.schema import Config, HostConfig
 from lbd.keeper.local_account import LocalUser
 from lbd.keeper.spawn_order import Order, pack_order, read_order
+from lbd.launch.directory_stamp import ANY_BOOT
 from lbd.lbm.inbound.request import make_order
 from lbd.lbm.inbound.submitted import KNOWN, OWN, Submitted, fault_of_start
 from lbd.net.gen import dispatch_pb2, lbm_pb2
@@ -142,17 +143,22 @@ def test_host_names_that_do_not_fit_one_variable_are_reported():
     assert fault_of_start(start) == "gang_hosts"
 
 
-@pytest.mark.parametrize(("origin", "is_compared"), [("h1", False), ("h2", True)])
-def test_the_directory_of_a_job_of_this_hosts_own_is_not_compared(origin, is_compared):
-    """After a restart of the machine it is another object: each job that had waited failed with
-    `the directory /var/tmp is not shared with h1`, on h1."""
+@pytest.mark.parametrize(("kind", "kernel"), [("ext4", ANY_BOOT), ("fuse.sshfs", None)])
+@pytest.mark.parametrize("origin", ["h1", "h2"])
+def test_the_directory_of_a_job_of_this_hosts_own_may_be_one_of_before_a_reboot(
+    origin, kind, kernel
+):
+    """After a restart of the machine its device may be another: each job that had waited failed
+    with `the directory /var/tmp is not shared with h1`, on h1."""
     request = lbm_pb2.RunRequest(
         job_id="3.1", origin=origin, user="ann", uid=1000, argv=[b"true"], directory=b"/var/tmp"
     )
-    before = lbm_pb2.DirectoryStamp(kernel="before", device=1, inode=2, file_system="ext4")
+    before = lbm_pb2.DirectoryStamp(kernel="before", device=1, inode=2, file_system=kind)
     request.directory_stamp.CopyFrom(before)
     config = replace(CONFIG, host=HostConfig(name="h1"))
-    assert (make_order(request, ANN, config).stamp is not None) == is_compared
+    stamp = make_order(request, ANN, config).stamp
+    found = stamp.kernel if stamp is not None else None
+    assert found == (kernel if origin == "h1" else "before")
 
 
 @pytest.mark.parametrize("words", [QUEUED_WORDS_MAX, QUEUED_WORDS_MAX + 1, 240_000])

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import select
 import socket
 import time
 import tracemalloc
+import weakref
 
 import pytest
 
@@ -320,3 +322,48 @@ async def test_what_an_ended_command_has_left_unread_is_dropped(ends_first):
         assert os.read(reader, 1) == b""
     finally:
         os.close(reader)
+
+
+async def test_no_more_is_read_while_others_messages_fill_the_outbox(pipe):
+    """Each ended command of an origin that read nothing left up to a megabyte of each output."""
+    sent, full, emptied = [], [True], asyncio.Event()
+    os.write(pipe["w"], b"x" * 1000)
+    source = Source(
+        Descriptor(taken(pipe, "r"), ours=True), sent.append, emptied.wait, 1 << 20, CHUNK,
+        is_full=lambda: full[0],
+    )  # fmt: skip
+    os.close(taken(pipe, "w"))
+    source.writers_gone()
+    assert not source.drain()
+    task = source.start()
+    await settle()
+    assert sent == []
+    full[0] = False
+    emptied.set()
+    await asyncio.wait_for(task, 10)
+    assert b"".join(sent) == b"x" * 1000
+
+
+async def test_of_a_stream_that_is_given_up_no_data_is_kept(pipe):
+    """Its task, exception and frames made a cycle of megabytes, which was collected late."""
+    gc.collect()
+    gc.disable()
+    try:
+        sink = Sink(Descriptor(taken(pipe, "w"), ours=True), ignored, pytest.fail, wide())
+        task, kept = sink.start(), bytearray(CHUNK * 4)
+        kept_ref = weakref.ref(data := Data(kept))
+        sink.put(data)
+        await settle()
+        del data
+        sink.put(bytes(CHUNK))
+        task.cancel()
+        await asyncio.wait([task])
+        await settle()
+        assert kept_ref() is None
+        assert not sink._queue
+    finally:
+        gc.enable()
+
+
+class Data(bytearray):
+    """Can be referred to weakly."""

@@ -9,6 +9,7 @@ import pytest
 
 from lbd.config.schema import Config, HostConfig
 from lbd.keeper.limits.time_limits import KEEPER
+from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned, SpawnFailed
 from lbd.lbm.queue import notifications
 from lbd.lbm.queue.notifications import Notifications
@@ -101,7 +102,7 @@ async def running(tmp_path, queue, as_user, *owners):
     try:
         for (first, count), uid in zip(queue.counts.items(), owners, strict=True):
             reply = pb.SubmitReply(first=first, count=count)
-            await made.queued(uid, b"true", submission, reply)
+            await made.queued(uid, b"true", Stamp("k", 1, 2), submission, reply)
         async with asyncio.timeout(20):
             yield made
     finally:
