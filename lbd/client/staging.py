@@ -4,6 +4,7 @@ Children of `lbrun` pack the files to send and unpack those fetched: as the call
 caller's rights, at the pace of the pipe (pack/pack.py, pack/unpack.py).
 """
 
+import fcntl
 import os
 import signal
 import sys
@@ -31,7 +32,6 @@ class Staging:
     def __init__(self, options: Options, directory: bytes) -> None:
         """Raises Trouble if a path leads outside, a file to send is missing, or one would be
         overwritten."""
-        self._directory = directory
         self.send = clean("--send", options.send, directory)
         self.fetch = clean("--fetch", options.fetch, directory)
         if b"." in self.fetch:
@@ -50,6 +50,7 @@ class Staging:
             self._fetching.check(directory)
         except BadPack as problem:
             raise Trouble(f"--fetch {problem}") from None
+        self._directory = held(directory)
 
     def why_not_made(self) -> str:
         """Checks --fetch after a command that ran here, where nothing is copied; "" if all files
@@ -105,6 +106,18 @@ class Staging:
     def _pack(self, output: BinaryIO, allowance: Allowance) -> None:
         with suppress(BrokenPipeError):  # the other side reports the reason
             Packer(output, allowance, follow=True).pack(self.send)
+
+
+def held(directory: bytes) -> bytes:
+    """Returns a path to the directory that is there now: once it is removed, another user may make
+    one of its name. Raises Trouble."""
+    try:
+        opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as problem:
+        raise Trouble(f"{shown(directory)}: {problem.strerror}") from None
+    kept = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 3)  # the command's own may be closed
+    os.close(opened)
+    return b"/proc/self/fd/%d" % kept
 
 
 def clean(option: str, given: list[str], directory: bytes) -> list[bytes]:

@@ -92,7 +92,9 @@ static char *config_path(void)
     char *own = text("%s/.config/lbd/lbd.toml", variable("HOME"));
     if (*variable("LBD_CONFIG"))
         return text("%s", variable("LBD_CONFIG"));
-    return !access(own, R_OK) ? own : !access("/etc/lbd/lbd.toml", R_OK) ? "/etc/lbd/lbd.toml" : "";
+    if (!access(own, R_OK) && (geteuid() || is_ours_alone(own))) /* root may have another's HOME */
+        return own;
+    return !access("/etc/lbd/lbd.toml", R_OK) ? "/etc/lbd/lbd.toml" : "";
 }
 
 static char *state_dir_of(const char *config)

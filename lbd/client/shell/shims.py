@@ -168,10 +168,11 @@ def config_path(environment: dict[bytes, bytes]) -> bytes:
     given = environment.get(b"LBD_CONFIG", b"")
     if given:
         return given
-    for path in (environment.get(b"HOME", b"") + b"/.config/lbd/lbd.toml", b"/etc/lbd/lbd.toml"):
-        if posix.access(path, posix.R_OK):
-            return path
-    return b""
+    own, of_all = environment.get(b"HOME", b"") + b"/.config/lbd/lbd.toml", b"/etc/lbd/lbd.toml"
+    named = own.decode(errors="surrogateescape")
+    if posix.access(own, posix.R_OK) and (posix.geteuid() != 0 or is_ours_alone(named)):
+        return own  # root may have another user's HOME
+    return of_all if posix.access(of_all, posix.R_OK) else b""
 
 
 def state_dir_of(config: bytes) -> bytes:

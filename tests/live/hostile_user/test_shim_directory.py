@@ -165,3 +165,20 @@ def test_another_users_link_does_not_decide_where_they_are(victim):
         result = victim.run('set -e; seldom; printf %s "$PATH"', str(home))
         assert result.stdout.startswith(f"{TRUE}{victim.base}/"), result
         assert str(home) not in result.stdout
+
+
+@pytest.mark.parametrize("owner", [0, MALLORY])
+def test_root_in_another_users_home_makes_no_shims_where_that_users_file_says(
+    lbsh, owner, tmp_path
+):
+    """After `sudo -E`: it made hundreds of links in any directory of root's."""
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as root:
+        state, config = Path(root, "state"), Path(root, "home/.config/lbd/lbd.toml")
+        state.mkdir()
+        config.parent.mkdir(parents=True)
+        config.write_text(f'[host]\nstate_dir = "{state}"\n')
+        os.chown(config, owner, owner)
+        env = client_environment(HOME=f"{root}/home", LBD_CONFIG="", XDG_STATE_HOME="")
+        env["PATH"] = clients_path() + ":/usr/bin:/bin"
+        subprocess.run([lbsh, "-c", "set -e; echo"], env=env, cwd="/", timeout=60, check=True)
+        assert bool(list(state.iterdir())) == (owner == 0)

@@ -75,6 +75,19 @@ def test_a_missing_directory_is_not_called_a_missing_file(tmp_path):
         Staging(options, bytes(tmp_path / "away"))
 
 
+def test_fetched_files_go_where_the_call_began(tmp_path):
+    """Another user could make a directory of that name once it was removed."""
+    here = tmp_path / "here"
+    here.mkdir()
+    staging = Staging(SimpleNamespace(send=[], fetch=["out"]), bytes(here))
+    here.rename(tmp_path / "moved")
+    here.mkdir()
+    (here / "out").touch()
+    assert "did not create it" in staging.why_not_made()
+    (tmp_path / "moved/out").touch()
+    assert staging.why_not_made() == ""
+
+
 def test_the_temporary_names_of_fetched_files_cannot_be_guessed(tmp_path):
     """In a directory like /tmp another user could have created the file first."""
     options = SimpleNamespace(send=[], fetch=["out"])
