@@ -6,6 +6,7 @@ and is then refused: the rest of it is read and dropped, so that the client gets
 """
 
 import asyncio
+import contextlib
 import socket
 import time
 from itertools import groupby
@@ -83,12 +84,13 @@ class ClientFrames:
         self.descriptors: list[int] = []
         self._in_turn = True
 
-    def send(self, tag: bytes, body: bytes) -> None:
-        """Sends a frame. Only a frame that asks for descriptors may be answered with some. Raises
-        OSError."""
-        if tag in ASK_DESCRIPTORS:
-            take_descriptors(self._socket, wanted=True)
-        self._socket.send(frames.pack(tag, body))
+    def send(self, tag: bytes, body: bytes = b"") -> None:
+        """Sends a frame. Only a frame that asks for descriptors may be answered with some. These
+        frames are few and small: a client whose buffer they fill is not reading."""
+        with contextlib.suppress(OSError):
+            if tag in ASK_DESCRIPTORS:
+                take_descriptors(self._socket, wanted=True)
+            self._socket.send(frames.pack(tag, body))
 
     def left(self) -> list[int]:
         """Returns the descriptors for the next LBM. That may be of an earlier release which does

@@ -65,7 +65,8 @@ class Origin:
 
     def follow(self, leader: int, is_read: IsRead) -> None:
         """Follows the command with process `leader`; `is_read` as for `JobStdio.begin`."""
-        self._ends.begin(leader, lambda: self._feed(e.KillWanted()), is_read)
+        feed = self._feed
+        self._ends.begin(leader, lambda: feed(e.KillWanted()), is_read)
         if self._ends.pty is not None:  # somebody watches it
             self._pump()
         else:
@@ -350,9 +351,9 @@ class AttachedJob(Performer):
         return e.OutputsDrained()
 
     def _let_go(self) -> None:
-        ends, self.ends = self.ends, None
-        if ends is not None and self._origin is not None:
-            self._origin.stop()
+        (ends, self.ends), (origin, self._origin) = (self.ends, None), (self._origin, None)
+        if origin is not None:
+            origin.stop()
         elif ends is not None:
             ends.close()
 
@@ -364,6 +365,7 @@ class AttachedJob(Performer):
 
     def _report_ended(self, outcome: e.Outcome) -> None:
         self._let_go()
+        self.spawned = None  # it refers to us: cycles are collected only after very many commands
         if outcome.exit is None:
             return self._say_last(tags.FAILED, outcome.reason.encode())
         by_memory = outcome.cause is e.Cause.MEMORY

@@ -130,11 +130,11 @@ class JobStdio:
         self._stdin = self._sink(Descriptor(ours, self._threads, ours=True))
 
     def _sink(self, descriptor: Descriptor, left: SinkState | None = None) -> Sink:
-        window = window_of(self._request, self._share, left)
+        talk, window = self._talk, window_of(self._request, self._share, left)
         return Sink(
             descriptor,
-            lambda *counts: self._talk.put(tags.DELIVERED, tags.delivered(0, *counts)),
-            lambda: self._talk.put(tags.STDIN_GONE),
+            lambda *counts: talk.put(tags.DELIVERED, tags.delivered(0, *counts)),
+            lambda: talk.put(tags.STDIN_GONE),
             window,
             of_command=self.pty is None,
             left=left,
@@ -156,20 +156,20 @@ class JobStdio:
     def _source(
         self, number: int, descriptor: Descriptor, pty: Pty | None, left: SourceState | None = None
     ) -> Source:
-        tag = tags.STDOUT if number == 1 else tags.STDERR
+        tag, talk = tags.STDOUT if number == 1 else tags.STDERR, self._talk
         window_bytes = tags.WINDOW_BYTES if pty is None else tags.SCREEN_BYTES
         if self._request.grants_windows:
             window_bytes = tags.FIRST_WINDOW_BYTES
         if pty is not None and self._request.terminal.ends_lines:
-            descriptor.filter = LineEnds(pty, self._state, self._talk)
+            descriptor.filter = LineEnds(pty, self._state, talk)
         return Source(
             descriptor,
             # The end of an output may wait for the end of the command, which is usually near.
-            lambda data: self._talk.put(tag, data, 0.0 if data else LINGER_S),
-            self._talk.flush,
+            lambda data: talk.put(tag, data, 0.0 if data else LINGER_S),
+            talk.flush,
             window_bytes,
             self._chunk_bytes,
-            is_full=lambda: self._talk.is_full,
+            is_full=lambda: talk.is_full,
             at_once=pty is not None,
             left=left,
         )

@@ -156,6 +156,7 @@ class Conversation:
     def close(self) -> None:
         """Ends the conversation: later messages are ignored."""
         self._stream.conversations.pop(self.number, None)
+        self._hear = self._lost = None  # who listens refers to this conversation
 
 
 class Stream:

@@ -173,15 +173,14 @@ class RemoteRun:
         stdio.start()
         self._acknowledge()
         try:
-            if self._final is None:
-                self._final = await self._hear_out(self._talk, stdio)
-            ended = self._final
+            ended = self._final = self._final or await self._hear_out(self._talk, stdio)
             self._exited(ended.signal)
             await stdio.written()
             if ended.HasField("input_taken_bytes"):
                 await stdio.put_back(ended.input_taken_bytes)
             return ended
         finally:
+            self._listener = None  # it refers to us: cycles are collected late
             stdio.close()
 
     def attach(self, ends: StdFds) -> None:

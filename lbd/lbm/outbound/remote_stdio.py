@@ -74,22 +74,24 @@ class RemoteStdio:
             is_granted=self._state.grants_windows,
             left_bytes=left.window_bytes if left is not None else 0,
         )
+        talk = self._talk  # nothing here refers to us: cycles are collected late
         return Sink(
             descriptor,
-            lambda *counts: self._talk.put(tags.DELIVERED, tags.delivered(number, *counts)),
-            lambda: self._talk.put(tags.OUTPUT_GONE, bytes((number,))),
+            lambda *counts: talk.put(tags.DELIVERED, tags.delivered(number, *counts)),
+            lambda: talk.put(tags.OUTPUT_GONE, bytes((number,))),
             window,
             left=left,
         )
 
     def _source(self, descriptor: Descriptor, left: SourceState | None = None) -> Source:
+        talk = self._talk
         return Source(
             descriptor,
-            lambda data: self._talk.put(tags.STDIN, data),
-            self._talk.flush,
+            lambda data: talk.put(tags.STDIN, data),
+            talk.flush,
             self._input_window_bytes,
             self._chunk_bytes,
-            is_full=lambda: self._talk.is_full,
+            is_full=lambda: talk.is_full,
             slow_start=not self._state.grants_windows,
             left=left,
         )

@@ -1,7 +1,6 @@
 """lbm.sock: the local users' side. Raw sockets, because descriptors come along (SCM_RIGHTS)."""
 
 import asyncio
-import contextlib
 import signal
 import socket
 import time
@@ -71,10 +70,15 @@ class Connection:
         self._types = False
         self.caller = caller_of(sock)
         self._threads = home.threads.of(self.caller.uid)
-        self.pipes = Pipes(self._send, self._threads)
+        lbm, share = home.config.lbm, Share(home.long_requests, self.caller.person)
+        split = frames.Splitter(lbm.max_question_bytes, LONG, lbm.max_request_bytes)
+        self._frames = ClientFrames(sock, split, share, lbm.max_question_bytes, self._threads)
+        self.pipes = Pipes(self._frames.send, self._threads)
         self._sent_end = False
         self._restored = False
-        self.stdio = CallerStdio(self._threads, self.caller.uid, partial(self._send, tags.GIVE))
+        self.stdio = CallerStdio(
+            self._threads, self.caller.uid, partial(self._frames.send, tags.GIVE)
+        )
         self._run_body = b""  # the request as received
         self._early: list[tuple[bytes, bytes]] = []  # frames before the request
         self._unheard: list[tuple[bytes, bytes]] = []
@@ -82,9 +86,6 @@ class Connection:
         self._attending: Attending | None = None
         self._stays = False  # the client is the command
         self.peer = PeerProcess(sock, self.caller)
-        lbm, share = home.config.lbm, Share(home.long_requests, self.caller.person)
-        split = frames.Splitter(lbm.max_question_bytes, LONG, lbm.max_request_bytes)
-        self._frames = ClientFrames(sock, split, share, lbm.max_question_bytes, self._threads)
 
     async def serve(self) -> None:
         """Serves the client until it is gone, or has become its command and that has ended."""
@@ -114,7 +115,7 @@ class Connection:
             else:
                 await self._serve_json(first)
         except (ValueError, PeerError) as problem:
-            self._send(*complaint(problem))
+            self._frames.send(*complaint(problem))
         except (TimeoutError, OSError):
             pass
         finally:
@@ -133,10 +134,13 @@ class Connection:
         return first
 
     def close(self) -> None:
+        """Also lets go of what refers to it, so that all of it is freed at once: cycles are
+        collected only after very many commands, and that takes a while."""
         self.pipes.close()
         self._frames.close()
         self.stdio.close()
         self.peer.close()
+        self.command = self._attending = None
 
     async def _read(self) -> list[tuple[bytes, bytes]]:
         """The next whole frames; none at the end of the connection. Raises ValueError, OSError."""
@@ -154,7 +158,7 @@ class Connection:
         wait_s = self._home.rates.turn_s(self.caller.person, time.monotonic(), FOR_EVER_S, turns)
         if wait_s:
             if tells:
-                self._send(tags.TAKEN)
+                self._frames.send(tags.TAKEN)
             await asyncio.sleep(wait_s)
         await NAMES.learn(self.caller.uid)
 
@@ -187,7 +191,7 @@ class Connection:
         return Command(self._home, self, request, user_name(uid), uid)
 
     async def _attend(self, command: Command) -> None:
-        listen, taken = partial(self._listen, command), partial(self._send, tags.TAKEN)
+        listen, taken = partial(self._listen, command), partial(self._frames.send, tags.TAKEN)
         self._attending = attending = Attending(listen, taken)
         try:
             if await attending.run(command.run()):
@@ -300,7 +304,7 @@ class Connection:
         unheard = [*again, *(self._early if command is None else ()), *self._unheard]
         if not self._stays and (is_begun or any(tag == tags.RUN for tag, _ in unheard)):
             # The next LBM may take longer to start than a client waits for a first answer.
-            self._send(tags.TAKEN)
+            self._frames.send(tags.TAKEN)
         received = b"".join((*(frames.pack(*one) for one in unheard), self._frames.split.rest))
         given = tuple(map(Fd, self._frames.left()))
         left = ClientState(Fd(self._socket.fileno()), received, given)
@@ -350,11 +354,13 @@ class Connection:
     ) -> None:  # fmt: skip
         self._stays = True
         host = self._home.config.host.name
-        self._send(tags.HERE, pack_place(job, host, reason, slots, measure=measure, grant=grant))
+        self._frames.send(
+            tags.HERE, pack_place(job, host, reason, slots, measure=measure, grant=grant)
+        )
 
     def away(self) -> None:
         self._sent_end = True
-        self._send(tags.AWAY)
+        self._frames.send(tags.AWAY)
 
     async def descriptors(self, *, keep: bool) -> StdFds:
         if self._attending is not None:
@@ -364,26 +370,21 @@ class Connection:
     def placed(self, job: JobId, host: str, reason: str) -> None:
         if self._asked_to_report:
             pairs = (tags.JOB, job), (tags.HOST, host), (tags.REASON, reason)
-            self._send(tags.PLACED, frames.pack_fields((k, v.encode()) for k, v in pairs))
+            self._frames.send(tags.PLACED, frames.pack_fields((k, v.encode()) for k, v in pairs))
 
     def warn(self, text: str) -> None:
-        self._send(tags.WARN, one_line(text).encode())
+        self._frames.send(tags.WARN, one_line(text).encode())
 
     def input_taken(self) -> None:
         if self._types:
-            self._send(tags.INPUT_TAKEN)
+            self._frames.send(tags.INPUT_TAKEN)
 
     def notice(self, tag: bytes) -> None:
         if tag == stream.SCREEN and (terminal := self.stdio.terminal) is not None:
             terminal.leave_output_alone()
-        self._send(NOTICES[tag])
+        self._frames.send(NOTICES[tag])
 
     def done(self, end: CommandEnd) -> None:
         self._sent_end = True
         self.stdio.close()
-        self._send(tags.DONE, pack_end(end))
-
-    def _send(self, tag: bytes, body: bytes = b"") -> None:
-        """These frames are few and small: a client whose buffer they fill is not reading."""
-        with contextlib.suppress(OSError):
-            self._frames.send(tag, body)
+        self._frames.send(tags.DONE, pack_end(end))

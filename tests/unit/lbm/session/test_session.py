@@ -131,7 +131,7 @@ async def test_only_who_expects_it_is_told_that_its_turn_takes_a_while(tells):
     sent = []
     connection = SimpleNamespace(
         _home=SimpleNamespace(rates=SimpleNamespace(turn_s=lambda *_: 0.001)),
-        caller=SimpleNamespace(person="ann", uid=0), _send=sent.append,
+        caller=SimpleNamespace(person="ann", uid=0), _frames=SimpleNamespace(send=sent.append),
     )  # fmt: skip
     await Connection._turn(connection, b"", tells=tells)
     assert sent == [tags.TAKEN] * tells
