@@ -122,8 +122,7 @@ class RemoteRun:
         limit_s: float | None = self._config.start_timeout_s
         while True:
             if not self._early:
-                async with asyncio.timeout(limit_s):
-                    self._early = await talk.read()
+                self._early = await talk.read(limit_s)
             tag, body = self._early.pop(0)
             if tag == tags.STARTED:
                 started = self._decoded(lbm_pb2.Started, body)
