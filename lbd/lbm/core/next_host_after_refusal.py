@@ -21,7 +21,7 @@ from lbd.lbm.core.journey_events import (
     Refused,
     Slots,
 )
-from lbd.model import NO_NEEDS, HostId, Needs
+from lbd.model import NO_NEEDS, HostId, Needs, quick_value
 from lbd.text.placement_phrases import ALL_OTHERS_EXCLUDED
 
 MAX_TRIES = 8
@@ -37,7 +37,7 @@ class Failure(NamedTuple):
     status: int = LBRUN_FAILED
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Demands:
     """What the command's user asks for, and what follows from where it was called."""
 
@@ -58,7 +58,7 @@ class Demands:
     stays_as: str = "asked-to-stay"  # the reason if it must
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Bounds:
     """The limits set on this host."""
 
@@ -68,7 +68,7 @@ class Bounds:
     has_peers: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Place:
     host: HostId = NOWHERE
     address: str = ""

@@ -21,6 +21,7 @@ from lbd.lbm.link.nonblocking_fd import settle
 from lbd.load.process_table import STATUS_BYTES, entry_of
 from lbd.load.procfs import read_small
 from lbd.local.caller import Caller
+from lbd.model import quick_value
 from lbd.text.kernel_tables import lines_of
 
 SO_PEERPIDFD = 77
@@ -51,7 +52,7 @@ NAME_WIDTH = 26
 Limit = tuple[int, int, int]  # resource, soft, hard
 
 
-@dataclass(frozen=True, slots=True)
+@quick_value
 class Traits:
     """What a command inherits from the process that asks for it."""
 
@@ -169,13 +170,14 @@ def traits_of(pid: int) -> Traits:
 def limits_of(pid: int) -> list[Limit]:
     """Raises OSError."""
     prlimit, mask = resource.prlimit, UNLIMITED
-    with contextlib.suppress(OSError):
+    try:
         return [
             (number, soft & mask, hard & mask)
             for number in NAMES.values()
             for soft, hard in (prlimit(pid, number),)
         ]
-    # Another user's process, but anybody may read this file.
+    except OSError:
+        pass  # another user's process, but anybody may read this file
     lines = lines_of(Path(f"/proc/{pid}/limits").read_bytes())[1:]
     found = []
     for line in lines:
