@@ -126,15 +126,16 @@ class Eligibility:
 
     def _learn_all(self) -> None:
         ended, self._ended = self._ended, []
-        for one in ended:
-            self._learn(*one)
+        owners = {uid: whose(uid) for uid in {one[0] for one in ended}}
+        for uid, key, status, cpu_s, peak_bytes, unix_s in ended:
+            self._learn(owners[uid], key, status, cpu_s, peak_bytes, unix_s)
 
     def _learn(
         self, uid: int, key: str, status: int, cpu_s: float, peak_bytes: int, unix_s: float
     ) -> None:
+        """`uid`: whose command it is, as of `whose`."""
         if status in CANNOT_BE_RUN:
             return
-        uid = whose(uid)
         whole = status < BY_SIGNAL
         says_more = self._book.measured(uid, key, cpu_s, unix_s, whole=whole)
         if self._book.took(uid, key, peak_bytes, whole=whole) or says_more:

@@ -65,7 +65,7 @@ class RemoteCommand:
         self.staging = self._new_staging() if request.is_staged else None
 
     def _new_run(self) -> RemoteRun:
-        home, threads = self._home, self._home.threads.of(self._uid)
+        home, threads = self._home, self._client.pipes.threads
         assert home.streams is not None
         windows = partial(Share, home.windows, person_of(self._uid))
         lbm = home.config.lbm

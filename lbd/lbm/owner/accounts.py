@@ -85,7 +85,8 @@ class UserNames:
 
     async def learn(self, uid: int) -> None:
         """Looks the name up, so that `of` need not wait during a question of that user."""
-        await self._names.look_up(uid, person_of(uid))
+        if self._names.fresh(uid) is None:
+            await self._names.look_up(uid, person_of(uid))
 
     def of(self, uid: int) -> str:
         """Returns the name; the number itself if there is no such user."""

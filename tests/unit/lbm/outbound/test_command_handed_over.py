@@ -43,7 +43,8 @@ def a_command(number=1, hold_limit_s=30.0):
         commands={},
         eligible=None,
     )
-    client = SimpleNamespace(peer=SimpleNamespace(pid=0), input_taken=lambda: None)
+    pipes = SimpleNamespace(threads=home.threads.of(os.getuid()))
+    client = SimpleNamespace(peer=SimpleNamespace(pid=0), pipes=pipes, input_taken=lambda: None)
     return Command(home, client, REQUEST, "ann", 1000), home
 
 
