@@ -7,6 +7,7 @@ import signal
 GROUP_WIDE = (
     signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGSTOP, signal.SIGCONT, signal.SIGWINCH
 )  # fmt: skip
+STATUS_BYTES = 1 << 13  # of /proc/PID/status, unless somebody is in very many groups
 
 
 def deliver(leader: int, number: int) -> int:
@@ -41,7 +42,10 @@ def ignored_by(pid: int) -> int:
 def _mask(pid: int, name: bytes) -> int:
     try:
         with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
-            return int(file.read().partition(b"\n" + name)[2].split(None, 1)[0], 16)
+            status = file.read(STATUS_BYTES)
+            if name not in status:
+                status += file.read()
+        return int(status.partition(b"\n" + name)[2].split(None, 1)[0], 16)
     except (OSError, IndexError):
         return 0
 
