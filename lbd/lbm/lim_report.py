@@ -68,9 +68,7 @@ class LimReport:
         self.attempts: DispatcherLine | None = None  # if this host takes any of the queue
         self.is_served = False  # whether commands of other hosts reach us
         self._changed = asyncio.Event()
-
-    def changed(self) -> None:
-        self._changed.set()
+        self.changed = self._changed.set  # slots or jobs have changed
 
     async def run(self) -> None:
         """Reports slots and jobs at every change and at intervals; reconnects."""

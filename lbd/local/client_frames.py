@@ -6,7 +6,6 @@ and is then refused: the rest of it is read and dropped, so that the client gets
 """
 
 import asyncio
-import contextlib
 import socket
 import time
 from itertools import groupby
@@ -87,10 +86,12 @@ class ClientFrames:
     def send(self, tag: bytes, body: bytes = b"") -> None:
         """Sends a frame. Only a frame that asks for descriptors may be answered with some. These
         frames are few and small: a client whose buffer they fill is not reading."""
-        with contextlib.suppress(OSError):
+        try:
             if tag in ASK_DESCRIPTORS:
                 take_descriptors(self._socket, wanted=True)
             self._socket.send(frames.pack(tag, body))
+        except OSError:
+            pass
 
     def left(self) -> list[int]:
         """Returns the descriptors for the next LBM. That may be of an earlier release which does

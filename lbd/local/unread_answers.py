@@ -46,7 +46,7 @@ class UnreadAnswers:
 
     def is_full(self, uid: int) -> bool:
         """Whether that user has left so much unread that nothing more is to be sent to them."""
-        if not self._count[uid]:
+        if uid not in self._count:
             return False
         if self._is_too_much(uid):
             self._look(len(self._kept))
@@ -96,8 +96,10 @@ def unread_bytes(sock: socket.socket) -> int:
     """Returns how much memory it takes what was sent and not read yet; 0 once the other end is
     closed."""
     found = array.array("i", [0])
-    with contextlib.suppress(OSError, ValueError):
+    try:
         fcntl.ioctl(sock, termios.TIOCOUTQ, found)
+    except (OSError, ValueError):
+        return 0
     return found[0]
 
 

@@ -152,7 +152,8 @@ def needs_of(request: lbm_pb2.RunRequest) -> Needs:
     """Its memory limit counts as given, but is no reason to refuse it."""
     if request.workdir.step == "unpack":
         return NO_NEEDS
-    return replace(read_needs_text(request.needs), counted_bytes=request.memory_bytes)
+    needs, limit_bytes = read_needs_text(request.needs), request.memory_bytes
+    return replace(needs, counted_bytes=limit_bytes) if limit_bytes else needs
 
 
 def job_of(request: lbm_pb2.RunRequest, own: HostId, unix_s: float) -> Job:

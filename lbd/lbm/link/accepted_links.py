@@ -280,7 +280,7 @@ class AcceptedLink:
         job: AttachedJob | None,
     ) -> None:
         number = talk.number
-        task = asyncio.create_task(living, name=f"foreign job {number}")
+        task = asyncio.get_running_loop().create_task(living)
         self.jobs[number] = Serving(task, talk, request, job)
         task.add_done_callback(lambda done: self._over(talk, done))
 

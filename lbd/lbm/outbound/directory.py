@@ -49,10 +49,12 @@ class Looker:
         root through it). Raises Unavailable if it cannot be examined."""
         own = os.geteuid()
         if pid > 0 and own == uid and is_current:
-            with contextlib.suppress(OSError):
+            try:
                 stamp = self._look(b"/proc/%d/cwd" % pid, pid, cached=True)
                 if stamp.born_ns or not stamp.is_networked:
                     return stamp
+            except OSError:
+                pass
         if pid > 0 and own in (0, uid):
             call = partial(self._look_as_client, pid, directory, is_current=is_current)
             if (found := await self._run(uid, call)) is not None:

@@ -107,7 +107,7 @@ class ClientServer:
         return Connection(sock, self._home, self.answer)
 
     def serve(self, connection: Connection, serving: Coroutine[object, object, None]) -> None:
-        task = asyncio.create_task(serving)
+        task = asyncio.get_running_loop().create_task(serving)
         self._tasks[task] = connection
         uid = connection.caller.person
         self._of_user[uid] += 1
