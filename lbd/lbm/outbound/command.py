@@ -107,21 +107,23 @@ class Bookkeeping:
         match action:
             case e.Finish() | e.LetGo():  # first, because most commands have these
                 pass
-            case e.RecordEnd(state, status, cpu_s, reason, ran_s):
-                home.jobs.end(job.id, state, time.time(), status, cpu_s, reason, ran_s)
+            case e.RecordEnd():
+                how = action.status, action.cpu_s, action.reason, action.ran_s
+                home.jobs.end(job.id, action.state, time.time(), *how)
                 home.room.made()
-            case e.Discharge(host, charged):
-                home.notes.ended(job.id, host, charged=charged)
-            case e.BegunHere(host, reason, wrong=wrong):
-                job.start(host, self.kept(reason), time.time())
-                job.wrong = wrong
-            case e.RunHere(reason, slots, pinned=pinned):
-                job.slots = slots or job.slots
-                self._runs_here(reason, pinned=pinned)
-            case e.Learn(cpu_s, cause, peak_bytes):
-                home.eligible.ran_there(job.uid, self._key, cpu_s, cause, peak_bytes)
-            case e.Charge(question):
-                home.notes.placed(job.id, partial(self.in_json, question))
+            case e.Discharge():
+                home.notes.ended(job.id, action.host, charged=action.charged)
+            case e.BegunHere():
+                job.start(action.host, self.kept(action.reason), time.time())
+                job.wrong = action.wrong
+            case e.Learn():
+                seen = action.cpu_s, action.cause, action.peak_bytes
+                home.eligible.ran_there(job.uid, self._key, *seen)
+            case e.Charge():
+                home.notes.placed(job.id, partial(self.in_json, action.question))
+            case e.RunHere():
+                job.slots = action.slots or job.slots
+                self._runs_here(action.reason, pinned=action.pinned)
             case e.GiveNeedsBack():
                 home.own_needs.free(job.id)
             case e.Away():
@@ -252,11 +254,16 @@ class Command:
     async def _answer(self, action: e.Action) -> e.Event | None:
         """None for an action that is done at once. Raises LbdError, TimeoutError, OSError."""
         match action:
-            case e.Look(lacking, host):
-                strangers = await self._directory.strangers() if lacking else frozenset()
-                address = self._home.lim_questions.known_address(host)
+            case e.Look():
                 directory = self._directory
+                strangers = await directory.strangers() if action.lacking else frozenset()
+                address = self._home.lim_questions.known_address(action.host)
                 return e.Looked(strangers, directory.left_out, address, directory.lacks_program)
+            case e.Start():
+                self.remote = self._remote(Place(action.host, action.address))
+                return await self.remote.start(self._directory, lambda: self._feed(e.Sent()))
+            case e.Follow() if self.remote is not None:
+                return await self.remote.follow(keep=action.keep)
             case e.AskSlots(insist):
                 request = self._request
                 return await self._home.lim_questions.slots(request.host, request.slots[0], insist)
@@ -275,13 +282,8 @@ class Command:
                 return e.TurnTaken(self._home.cap.take(self.job.id, self._request.depth))
             case e.TakeNeeds():
                 return self._take_needs()
-            case e.Start(host, address):
-                self.remote = self._remote(Place(host, address))
-                return await self.remote.start(self._directory, lambda: self._feed(e.Sent()))
             case e.AwaitAnswer() if self.remote is not None:
                 return await self.remote.answer()
-            case e.Follow(keep) if self.remote is not None:
-                return await self.remote.follow(keep=keep)
             case e.Fetch(status) if self.remote is not None:
                 return await self.remote.fetch(status)
         return None
@@ -295,13 +297,14 @@ class Command:
         self._books.note(action)
         job = self.job
         match action:
-            case e.BegunHere(host, reason, note):
-                self._directory.found(host)
-                self._client.placed(job.id, host, self._books.spoken(reason) + note)
-            case e.Finish(end):
-                self._client.done(end)
-            case e.LetGo(_, number):
-                self.let_go(number)
+            case e.BegunHere():
+                self._directory.found(action.host)
+                said = self._books.spoken(action.reason) + action.note
+                self._client.placed(job.id, action.host, said)
+            case e.Finish():
+                self._client.done(action.end)
+            case e.LetGo():
+                self.let_go(action.number)
             case e.RunHere(reason, slots, measure, grant=grant):
                 said = self._books.spoken(reason)
                 self._client.here(job.id, said, slots, measure=measure, grant=grant)
