@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from lbd.errors import LostContact
 from lbd.lbm.link.conversation import MESSAGE_BYTES, Stream
 from lbd.lbm.link.outbox import Outbox
@@ -63,6 +65,14 @@ async def test_a_reader_waits_for_the_next_message():
     await asyncio.sleep(0)
     talk.hear((b"a", memoryview(b"1")))
     assert [(tag, bytes(body)) for tag, body in await reading] == [(b"a", b"1")]
+
+
+async def test_a_reader_need_not_wait_for_ever_and_may_read_again():
+    talk = conversation()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(talk.read(0.01), 20)
+    talk.hear((b"a", memoryview(b"1")))
+    assert await talk.read(0.01) == [(b"a", memoryview(b"1"))]
 
 
 async def test_what_is_not_known_is_said_once():
