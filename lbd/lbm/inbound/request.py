@@ -152,8 +152,8 @@ def needs_of(request: lbm_pb2.RunRequest) -> Needs:
     """Its memory limit counts as given, but is no reason to refuse it."""
     if request.workdir.step == "unpack":
         return NO_NEEDS
-    needs, limit_bytes = read_needs_text(request.needs), request.memory_bytes
-    return replace(needs, counted_bytes=limit_bytes) if limit_bytes else needs
+    needs, most = read_needs_text(request.needs), request.memory_bytes
+    return replace(needs, counted_bytes=most) if most else needs
 
 
 def job_of(request: lbm_pb2.RunRequest, own: HostId, unix_s: float) -> Job:
@@ -299,8 +299,8 @@ def stamp_of(request: lbm_pb2.RunRequest, here: str) -> Stamp | None:
     if not request.HasField("directory_stamp"):
         return None
     sent = request.directory_stamp
-    seen = sent.inode, sent.born_ns, sent.changed_ns, sent.file_system, sent.seen_ns
-    stamp = Stamp(sent.kernel, sent.device, *seen)
+    when = sent.born_ns, sent.changed_ns, sent.file_system, sent.seen_ns
+    stamp = Stamp(sent.kernel, sent.device, sent.inode, *when)
     return on_its_host(stamp) if request.origin == here else stamp
 
 

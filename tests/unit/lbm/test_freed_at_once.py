@@ -3,26 +3,24 @@ which then stops everything for as long as thousands of objects take."""
 
 import asyncio
 import gc
-import os
 import socket
 import weakref
 from types import SimpleNamespace
 
 import pytest
 
-from lbd.config.schema import Config, LbmConfig
+from lbd.config.schema import Config
 from lbd.lbm.core.jobs import Claims
 from lbd.lbm.core.journey import JourneyPhase
 from lbd.lbm.inbound.attached_job import AttachedJob
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.conversation import Stream
 from lbd.lbm.link.user_threads import StdFds, UserThreads
-from lbd.lbm.outbound.remote_run import RemoteRun
 from lbd.lbm.session.session import Connection
 from lbd.local.budget import Budget
 from lbd.net.gen import lbm_pb2
 from tests.unit.lbm.inbound.test_attached_job import exits, host_of
-from tests.unit.lbm.outbound.test_remote_run import ENDED, FarHost
+from tests.unit.lbm.outbound.test_remote_run import ENDED, FarHost, run_on
 from tests.unit.until import until
 
 
@@ -93,7 +91,7 @@ async def test_a_run_on_another_host_with_who_follows_it():
             pass
 
     far, follower = FarHost(), Follower()
-    follower.run = RemoteRun(LbmConfig(), far, "h2", "h2:1", UserThreads().of(os.getuid()))
+    follower.run = run_on(far)
     await follower.run.start(lbm_pb2.RunRequest(job_id="1"))
     follower.run.attach(StdFds())
     far.says(tags.ENDED, ENDED)
