@@ -62,6 +62,8 @@ class PolicyGuard:
         seal = settings.seal
         if not self._admin.may_set(seal.author):
             raise PeerError(f"{seal.author} is not in admin.settings_hosts")
+        if seal.counter > m.counter_max(time.time()):
+            raise PeerError(f"their number {seal.counter} is too high by this host's clock")
         text = signed_text(self._state.identity.cluster, seal, settings)
         root = self._tls.files.read_authority()
         signer = signer_of(root, seal.certificate, seal.signature, text)

@@ -19,7 +19,7 @@ from lbd.lim.core import messages as m
 from lbd.lim.core import settings
 from lbd.lim.core.membership import forget_remembered
 from lbd.lim.core.past_loads import SPANS, PastLoads
-from lbd.lim.core.signed import has_all, policy_version
+from lbd.lim.core.signed import has_policy, policy_version
 from lbd.lim.core.table import NEVER
 from lbd.lim.daemon import Lim, more_is_known
 from lbd.lim.metrics import lim_metrics
@@ -357,7 +357,7 @@ class Operations:
         asked, end_s = missing - down, now_s + PEER_TIMEOUT_S
         while asked and time.monotonic() < end_s:
             answers = await asyncio.gather(*(self._settings_of(name) for name in sorted(asked)))
-            done = {name for name, ack in answers if has_all(ack, *versions)}
+            done = {name for name, ack in answers if has_policy(ack, *versions)}
             asked, missing = asked - done, missing - done
             if asked:
                 await asyncio.sleep(CONFIRM_AGAIN_S)

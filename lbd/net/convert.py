@@ -30,7 +30,6 @@ PARAMS_MAX = 100
 SITE_LOADS_MAX = 8
 MIB_BITS = 20
 DECI, CENTI, MILLI = 10, 100, 1000
-CLOCK_WRONG_MS = 100 * 365 * 86_400 * 1000  # how far our clock may be behind
 LOAD_MAX = 1e9  # tasks
 OWNERS_OUT = {"away": 1, "here": 2}
 OWNERS_IN = {number: owner for owner, number in OWNERS_OUT.items()}
@@ -379,15 +378,6 @@ def count(value: int, what: str) -> int:
     return value
 
 
-def edition(value: int) -> int:
-    """Checks the counter of a change, which is one above the last one or the time in seconds. So
-    that no host can use up the numbers, none may be above the time in milliseconds, which rises
-    faster than anybody makes changes. Raises PeerError."""
-    if value > time.time() * 1000 + CLOCK_WRONG_MS:
-        raise PeerError(f"counter is {value}, which cannot be")
-    return value
-
-
 def member(wire: pb.Member) -> m.Member:
     if not (0 < wire.lim_port < 65536 and 0 < wire.lbm_port < 65536):
         raise PeerError(f"{wire.name[:40]!r} has a port out of range")
@@ -533,6 +523,10 @@ def site_loads(wire: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
 
 
 def settings(wire: pb.Settings) -> m.Settings:
+    """If the counter is too high, only what does not go by it is read: a signed policy. The host
+    that passes the settings on may have a clock ahead of ours."""
+    if wire.counter > m.counter_max(time.time()):
+        wire = policy_only(wire) if wire.seal.counter else pb.Settings()
     if max(len(wire.params), len(wire.tuned), len(wire.words)) > PARAMS_MAX:
         raise PeerError("too many parameters")
     if len(wire.drains) > m.DRAINS_MAX or len(wire.drain_notes) > m.DRAIN_NOTES_MAX:
@@ -540,7 +534,7 @@ def settings(wire: pb.Settings) -> m.Settings:
     if len(wire.past_drains) > m.PAST_DRAINS_MAX or len(wire.saved) > m.SAVED_MAX:
         raise PeerError("too many past drains, or saved settings")
     return m.Settings(
-        counter=edition(wire.counter),
+        counter=wire.counter,
         author=text(wire.author, "author"),
         algorithm=text(wire.algorithm, "algorithm"),
         params=parameters(wire.params),
@@ -557,6 +551,13 @@ def settings(wire: pb.Settings) -> m.Settings:
     )
 
 
+def policy_only(wire: pb.Settings) -> pb.Settings:
+    return pb.Settings(
+        algorithm=wire.algorithm, params=wire.params, words=wire.words, saved=wire.saved,
+        seal=wire.seal,
+    )  # fmt: skip
+
+
 def seal(wire: pb.Seal) -> m.Seal:
     if (
         len(wire.trial) != m.TRIAL_BYTES
@@ -565,7 +566,7 @@ def seal(wire: pb.Seal) -> m.Seal:
     ):
         raise PeerError("a seal of settings that cannot be")
     return m.Seal(
-        edition(wire.counter), name(wire.author), wire.trial, wire.certificate,
+        count(wire.counter, "counter of a seal"), name(wire.author), wire.trial, wire.certificate,
         wire.signature,
     )  # fmt: skip
 

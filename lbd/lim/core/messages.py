@@ -22,6 +22,7 @@ from lbd.model import (
 )
 
 COUNTER_MAX = (1 << 62) - 1  # of incarnations, samples and settings, on the wire
+CLOCK_WRONG_MS = 100 * 365 * 86_400 * 1000  # how far a clock may be behind
 DRAINS_MAX = 1 << 10  # hosts that are away, to be drained when they are back
 DRAIN_NOTES_MAX = 128  # beyond that the oldest note is dropped; its host stays drained
 VECTOR_FORMAT = 1  # of the centre's vectors that this release reads: 1 has deltas
@@ -38,6 +39,17 @@ def hosts_max(max_hosts: int) -> int:
     """Returns the limit for a LIM with so many hosts in its table; others may have larger
     tables."""
     return max(HOSTS_MAX, 2 * max_hosts)
+
+
+def counter_max(unix_s: float) -> int:
+    """Returns the highest counter that settings, and their seal, are accepted with at that time.
+
+    A change has the counter after the last one, or the time in seconds. So that no host can use up
+    the counters, none is accepted above the time in milliseconds, which rises faster than anybody
+    makes changes. A counter that one host accepts may be too high by the clock of another, so that
+    is never a fault of the whole message.
+    """
+    return int(unix_s * 1000) + CLOCK_WRONG_MS
 
 
 @dataclass(frozen=True, slots=True)

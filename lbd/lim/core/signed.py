@@ -155,10 +155,12 @@ def lacking(
     return they_lack, version > ours.version or policy > policy_version(ours)
 
 
-def has_all(ack: m.Ack, version: tuple[int, str], policy: tuple[int, str]) -> bool:
-    """Whether a host that answers so has those versions, or newer ones."""
-    signed = ack.policy_version
-    return ack.settings_version >= version and (signed is None or signed >= policy)
+def has_policy(ack: m.Ack, version: tuple[int, str], policy: tuple[int, str]) -> bool:
+    """Whether a host that answers so has that policy, which came with settings of that version, or
+    a newer one."""
+    if policy[0] and ack.policy_version is not None:
+        return ack.policy_version >= policy
+    return ack.settings_version >= version
 
 
 def saved_part(base: InForce, settings: m.Settings) -> m.Settings:

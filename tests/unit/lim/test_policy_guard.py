@@ -94,6 +94,43 @@ def test_a_change_is_accepted_from_any_host_that_passes_it_on(cluster):
     assert cluster["h1"].algorithm == "THRHLD"
 
 
+def test_it_is_accepted_by_a_host_whose_clock_is_behind_however_drains_are_numbered(strict):
+    """Any host can number the drains as high as h1 accepts, by h1's clock."""
+    highest = m.counter_max(time.time())
+    strict["h1"].hear("h2", m.Settings(highest, "h2"))
+    made = strict["h1"].change(LOWEST)
+    assert made.counter == highest + 1
+    an_hour_ahead = replace(made, counter=made.counter + 3_600_000)
+    strict["h3"].hear("h1", an_hour_ahead)
+    assert (strict["h3"].algorithm, strict["h3"].state.settings.counter) == ("LOWEST", 0)
+
+
+def test_before_the_first_one_nobody_raises_its_number_in_another_name(cluster, trusts):
+    theirs = m.Settings(5, "h2", "NOLB")
+    cluster["h3"].hear("h2", forged(trusts["h2"], "h1", theirs, m.counter_max(time.time())))
+    assert cluster["h3"].state.settings.seal == m.NO_SEAL
+    cluster["h3"].hear("h1", cluster["h1"].change(LOWEST))
+    assert cluster["h3"].algorithm == "LOWEST"
+
+
+def test_no_author_numbers_it_so_high_that_none_can_follow(cluster, trusts, caplog):
+    """Otherwise not even the revocation of that host would help."""
+    theirs = m.Settings(5, "h2", "NOLB", saved={"lim.algorithm": "NOLB"}, drains={"h9": True})
+    top = m.counter_max(time.time())
+    cluster["h3"].hear("h2", forged(trusts["h2"], "h2", theirs, top + 3_600_000))
+    found = cluster["h3"].state.settings
+    assert (found.algorithm, found.seal, found.drains) == ("", m.NO_SEAL, {"h9": True})
+    assert caplog.messages == [
+        f"rejected settings from h2: their number {top + 3_600_000} is too high by this host's "
+        "clock"
+    ]
+    for name in ("h1", "h3"):
+        cluster[name].hear("h2", forged(trusts["h2"], "h2", theirs, top))
+    assert cluster["h3"].algorithm == "NOLB"
+    cluster["h3"].hear("h1", cluster["h1"].change(LOWEST))
+    assert cluster["h3"].algorithm == "LOWEST"
+
+
 def test_a_new_host_accepts_it_with_the_list_of_members(strict, caplog):
     made = strict["h1"].change(LOWEST)
     seen = strict["h2"].guard.vet(m.Message("c", HostId("h3"), 1, m.Members((), made)))

@@ -229,16 +229,35 @@ def test_numbers_leave_room_to_count_further():
         convert.decode(envelope.SerializeToString())
 
 
-@pytest.mark.parametrize("what", ["settings", "policy"])
-def test_no_host_numbers_a_change_so_high_that_none_can_follow(what):
-    def numbered(counter):
-        seal = pb.Seal(counter=counter, author="h1", trial=bytes(32))
-        wire = pb.Settings(seal=seal) if what == "policy" else pb.Settings(counter=counter)
-        return convert.settings(wire)
+def members_with(**settings):
+    """Returns a list of one host, with settings whose drains are of a host with a clock ahead of
+    ours, where somebody has numbered them as high as that host accepts."""
+    counter = m.counter_max(time.time() + 3600)
+    host = pb.Member(name="h9", address="127.0.0.9", lim_port=1, lbm_port=2)
+    wire = pb.Settings(counter=counter, author="h3", drains={"h2": True}, **settings)
+    members = pb.Members(members=[host], settings=wire)
+    return pb.LimMessage(cluster="lbd", sender="h1", members=members)
 
-    numbered(now_ms := int(time.time() * 1000))
-    with pytest.raises(PeerError, match=r"counter is \d+, which cannot be"):
-        numbered(2 * now_ms + convert.CLOCK_WRONG_MS)
+
+def test_of_settings_numbered_too_high_the_signed_part_and_the_hosts_are_accepted():
+    seal = {"counter": 7, "author": "h1", "trial": bytes(32)}
+    wire = members_with(seal=pb.Seal(**seal), saved={"lim.min_gain": "0.7"}, algorithm="LOWEST")
+    body = convert.decode(wire.SerializeToString()).body
+    assert isinstance(body, m.Members)
+    assert [member.name for member in body.members] == ["h9"]
+    assert body.settings == m.Settings(
+        algorithm="LOWEST", saved={"lim.min_gain": "0.7"}, seal=m.Seal(**seal)
+    )
+
+
+def test_unsigned_ones_numbered_too_high_are_not_accepted():
+    wire = members_with(saved={"lim.min_gain": "0.7"}, algorithm="LOWEST")
+    body = convert.decode(wire.SerializeToString()).body
+    assert isinstance(body, m.Members)
+    assert body.settings == m.Settings()
+    wire.members.settings.counter = int(time.time() * 1000)
+    body = convert.decode(wire.SerializeToString()).body
+    assert body.settings.drains == {"h2": True}
 
 
 def test_an_owner_state_of_a_later_release_counts_as_not_watched():

@@ -12,7 +12,7 @@ from lbd.lim.core import events as e
 from lbd.lim.core import messages as m
 from lbd.lim.core.settings import InForce, changed, in_force
 from lbd.lim.core.signed import (
-    has_all,
+    has_policy,
     lacking,
     merged,
     next_counter,
@@ -122,9 +122,12 @@ def test_which_of_two_hosts_lacks_what():
     assert lacking(ours, (1, "h1"), (6, "h1")) == (False, True)
     assert lacking(ours, (1, "h1"), (0, "")) == (False, False), "it may be of an earlier release"
     assert lacking(ours, (0, ""), (6, "h1")) == (True, True)
-    assert has_all(m.Ack(settings_version=(1, "h1")), (1, "h1"), (5, "h1"))
+    assert has_policy(m.Ack(settings_version=(1, "h1")), (1, "h1"), (5, "h1"))
     old = m.Ack(settings_version=(1, "h1"), policy_version=(4, "h1"))
-    assert not has_all(old, (1, "h1"), (5, "h1"))
+    assert not has_policy(old, (1, "h1"), (5, "h1"))
+    signed = m.Ack(settings_version=(0, ""), policy_version=(5, "h1"))
+    assert has_policy(signed, (1, "h1"), (5, "h1")), "that of the drains is another matter"
+    assert not has_policy(signed, (1, "h1"), (0, "")), "where it is not signed"
 
 
 @pytest.mark.parametrize("seed", range(20))
