@@ -15,6 +15,7 @@ OFFERS_MAX = 20
 # A host that held an attempt in vain gets one at a time for so long, unless it begins one before.
 TRIAL_S = 3600.0
 ON_TRIAL = "it did not begin in time what it was given, so it gets one job at a time"
+RECORDS_MAX = 1024  # of hosts that have left the cluster
 SLOW_SHARE = 0.1  # of the time to begin: an attempt given back that late was held in vain
 FILES_TIMES = 6  # so much longer may it take to begin an attempt that brings files along
 
@@ -69,6 +70,24 @@ class Contact:
 
 
 @dataclass(slots=True)
+class TrackRecord:
+    """What a host has done to the attempts that it was given. It outlives the host's membership, or
+    any host could begin anew by leaving the cluster and joining again."""
+
+    failures: int = 0  # in a row
+    failed_s: float = -math.inf  # the last failure
+    vain_offers: int = 0  # in a row: heartbeats after which it refused, and no attempt has begun
+    vain_s: float = -math.inf  # the last such heartbeat
+    trial_until_s: float = -math.inf  # until then it gets one attempt at a time
+    aside_s: float = 0.0  # the last pause; 0: none yet
+    aside_until_s: float | None = None
+
+    def counts_until_s(self, terms: Terms) -> float:
+        """Returns until when it counts though the host has left. A pause ends before that."""
+        return max(max(self.failed_s, self.vain_s) + terms.aside_max_s, self.trial_until_s)
+
+
+@dataclass(slots=True)
 class KnownHost:
     """One host. `slots` is None while it takes no jobs: it is `closed`, or else out of contact."""
 
@@ -76,12 +95,7 @@ class KnownHost:
     closed: Closed | None = None
     more: str = ""  # details of `closed` for people, as in `closed_words`
     was_drained: bool = False  # when it was last heard of
-    failures: int = 0  # in a row
-    vain_offers: int = 0  # in a row: heartbeats after which it refused, and no attempt has begun
-    vain_s: float = -math.inf  # the last such heartbeat
-    trial_until_s: float = -math.inf  # until then it gets one attempt at a time
-    aside_s: float = 0.0  # the last pause; 0: none yet
-    aside_until_s: float | None = None
+    record: TrackRecord = field(default_factory=TrackRecord)
     contact: Contact = Contact()
     heard_s: float = -math.inf  # its last heartbeat
     rules: int = 0  # the number of its owner's rules; 0: not known
@@ -92,30 +106,32 @@ class KnownHost:
 class HostTable:
     terms: Terms
     known: dict[HostId, KnownHost] = field(default_factory=dict)
+    departed: dict[HostId, TrackRecord] = field(default_factory=dict)  # hosts that were removed
     more_until_s: float = -math.inf  # until then there may be hosts not heard of yet
 
     def of(self, name: HostId) -> KnownHost:
         if (known := self.known.get(name)) is None:
-            known = self.known[name] = KnownHost()
+            record = self.departed.pop(name, None) or TrackRecord()
+            known = self.known[name] = KnownHost(record=record)
         return known
 
     def heard(self, host: HostSlots, now_s: float) -> HostSlots | None:
         """Returns what the host may be given jobs for now; None: it gets none."""
         known = self.of(host.name)
-        if now_s < known.trial_until_s:
+        if now_s < known.record.trial_until_s:
             host = on_trial(host)
         known.slots, known.closed, known.more, known.was_drained = host, None, "", False
-        return host if known.aside_until_s is None else None
+        return host if known.record.aside_until_s is None else None
 
     def held_in_vain(self, name: HostId, now_s: float) -> HostSlots | None:
         """Lets the host have one attempt at a time, until it begins one. Returns it as it is now;
         None if it gets no jobs now anyway."""
         known = self.of(name)
-        known.trial_until_s = now_s + TRIAL_S
+        known.record.trial_until_s = now_s + TRIAL_S
         if known.slots is None:
             return None
         known.slots = on_trial(known.slots)
-        return known.slots if known.aside_until_s is None else None
+        return known.slots if known.record.aside_until_s is None else None
 
     def no_room(self, name: HostId) -> str:
         """Returns why no job begins there that would print to its disk; "" if there is room."""
@@ -178,11 +194,13 @@ class HostTable:
         return [n for n, known in self.known.items() if known.slots is None and not known.closed]
 
     def removed(self, names: Iterable[HostId]) -> bool:
-        """Drops hosts that are no longer in the cluster. One that is still connected is kept, as it
-        may have joined again. Returns whether there was one."""
+        """Drops hosts that are no longer in the cluster, but for their records. One that is still
+        connected is kept, as it may have joined again. Returns whether there was one."""
         removed = set(self.out_of_contact()).intersection(names)
         for name in removed:
-            del self.known[name]
+            self.departed[name] = self.known.pop(name).record
+        while len(self.departed) > RECORDS_MAX:
+            del self.departed[next(iter(self.departed))]
         return bool(removed)
 
     def is_stopped(self, name: HostId) -> bool:
@@ -194,49 +212,55 @@ class HostTable:
         """Returns the host with no open slots beyond those in use; None if it gets no jobs now
         anyway."""
         known = self.known.get(name)
-        if known is None or known.slots is None or known.aside_until_s is not None:
+        if known is None or known.slots is None or known.record.aside_until_s is not None:
             return None
         known.slots = replace(known.slots, open_slots=max(0, running), ahead=0, beside_hog=0)
         return known.slots
 
     def begun(self, name: HostId) -> None:
-        known = self.of(name)
-        known.vain_offers, known.trial_until_s = 0, -math.inf
+        record = self.of(name).record
+        record.vain_offers, record.trial_until_s = 0, -math.inf
 
     def refused(self, name: HostId) -> bool:
         """Notes that it refused an attempt, which is nobody's fault unless it goes on and on.
         Returns whether it counts as a failure."""
         known = self.of(name)
-        if known.heard_s > known.vain_s:
-            known.vain_offers, known.vain_s = known.vain_offers + 1, known.heard_s
-        return known.vain_offers > OFFERS_MAX
+        record = known.record
+        if known.heard_s > record.vain_s:
+            record.vain_offers, record.vain_s = record.vain_offers + 1, known.heard_s
+        return record.vain_offers > OFFERS_MAX
 
     def worked(self, name: HostId) -> None:
-        known = self.of(name)
-        known.failures, known.aside_s = 0, 0.0
+        record = self.of(name).record
+        record.failures, record.aside_s = 0, 0.0
 
     def failed(self, name: HostId, now_s: float) -> bool:
         """Returns whether this failure causes the host to be set aside."""
-        known = self.of(name)
-        known.failures += 1
-        if known.failures < self.terms.host_failures or known.aside_until_s is not None:
+        record = self.of(name).record
+        record.failures, record.failed_s = record.failures + 1, now_s
+        if record.failures < self.terms.host_failures or record.aside_until_s is not None:
             return False
-        known.aside_s = min(2 * known.aside_s or self.terms.aside_s, self.terms.aside_max_s)
-        known.aside_until_s = now_s + known.aside_s
+        record.aside_s = min(2 * record.aside_s or self.terms.aside_s, self.terms.aside_max_s)
+        record.aside_until_s = now_s + record.aside_s
         return True
 
     def returning(self, now_s: float) -> Iterable[HostSlots]:
         """Yields the connected hosts whose pause is over. One more failure sets them aside
         again."""
+        for name, record in list(self.departed.items()):
+            if now_s >= record.counts_until_s(self.terms):
+                del self.departed[name]
         for known in self.known.values():
-            if known.aside_until_s is not None and now_s >= known.aside_until_s:
-                known.aside_until_s = None
-                known.failures = self.terms.host_failures - 1
+            record = known.record
+            if record.aside_until_s is not None and now_s >= record.aside_until_s:
+                record.aside_until_s = None
+                record.failures = self.terms.host_failures - 1
                 if known.slots is not None:
                     yield known.slots
 
     def aside(self) -> list[HostId]:
-        return [name for name, known in self.known.items() if known.aside_until_s is not None]
+        known = self.known.items()
+        return [name for name, one in known if one.record.aside_until_s is not None]
 
 
 def on_trial(host: HostSlots) -> HostSlots:

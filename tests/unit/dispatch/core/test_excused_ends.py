@@ -110,6 +110,21 @@ def test_a_host_that_offers_slots_in_vain_again_and_again_is_asked_less_and_less
     assert 10 < sent < 25, "in six minutes: some at first, then after 10 s, 20 s, and so on"
 
 
+def test_it_is_no_use_to_leave_the_cluster_and_join_again():
+    table = Table()
+    slots = table.slots = table.life.hosts.known[H1].slots
+    actions, sent = table.submit("1", only=H1), 0
+    for _ in range(100):  # in six minutes
+        table.life.heartbeat(H1, [], table.now_s)
+        count, _ = offered_and_refused(table, "slot", actions, times=60)
+        sent += count
+        table.life.host_gone(H1, *table.when)
+        table.life.hosts_removed([H1], *table.when)
+        table.now_s += 3.0
+        actions = table.life.host_is(slots, *table.when)
+    assert 10 < sent < 30, "some at first, then after 10 s, 20 s, and so on"
+
+
 def test_what_it_offered_in_vain_is_forgotten_once_an_attempt_has_begun():
     table = Table()
     table.slots = table.life.hosts.known[H1].slots

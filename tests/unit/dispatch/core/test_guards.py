@@ -132,7 +132,7 @@ def test_a_host_that_succeeds_in_between_is_not_set_aside():
     book.worked(H1)
     assert not book.failed(H1, 1.0)
     assert book.failed(H1, 2.0)
-    assert book.known[H1].aside_until_s == 12.0
+    assert book.known[H1].record.aside_until_s == 12.0
 
 
 def test_only_a_successful_attempt_clears_its_host():

@@ -3,7 +3,7 @@
 import pytest
 
 from lbd.dispatch.core.discipline import HostSlots
-from lbd.dispatch.core.hosts import HostTable, Terms
+from lbd.dispatch.core.hosts import RECORDS_MAX, HostTable, Terms
 from lbd.model import Closed, HostId
 
 H1, H2 = HostId("h1"), HostId("h2")
@@ -61,3 +61,31 @@ def test_a_host_that_was_removed_is_known_no_longer_unless_it_is_connected(hosts
     assert list(hosts.known) == [H2]
     hosts.heard(HostSlots(H1, 2), 0.0)
     assert H1 in hosts.known
+
+
+def removed(table, name=H1):
+    table.gone(name, None)
+    assert table.removed([name])
+
+
+def test_who_joins_again_is_held_to_what_it_did_before_for_the_longest_pause(hosts):
+    failures(hosts, 3)
+    removed(hosts)
+    assert not hosts.heard(HostSlots(H1, 2), 5.0)
+    assert list(hosts.returning(10.0))
+    assert failures(hosts, 1, now_s=10.0) == [True], "for 20 s"
+    removed(hosts)
+    assert not list(hosts.returning(39.0))
+    assert not hosts.heard(HostSlots(H1, 2), 39.0)
+    removed(hosts)
+    assert not list(hosts.returning(40.0))
+    assert hosts.heard(HostSlots(H1, 2), 40.0)
+    assert failures(hosts, 3, now_s=40.0) == [False, False, True]
+
+
+def test_of_those_that_have_left_so_many_are_remembered_and_no_more(hosts):
+    names = [HostId(f"h{number}") for number in range(RECORDS_MAX + 1)]
+    for name in names:
+        hosts.failed(name, 0.0)
+        removed(hosts, name)
+    assert list(hosts.departed) == names[1:]

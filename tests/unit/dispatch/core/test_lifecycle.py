@@ -130,7 +130,7 @@ def test_a_host_that_fails_is_set_aside_for_longer_each_time():
     assert begin.host == H1
     actions = table.life.refused(H1, begin.job, begin.attempt, "spawn", refused, *table.when)
     assert table.life.hosts.aside() == [H1]
-    assert table.life.hosts.known[H1].aside_until_s == 31.0
+    assert table.life.hosts.known[H1].record.aside_until_s == 31.0
 
 
 def test_a_job_that_cannot_start_anywhere_fails_as_not_found():

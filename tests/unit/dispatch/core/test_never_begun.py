@@ -208,6 +208,14 @@ def test_a_heartbeat_or_another_connection_does_not_end_that_but_time_does():
     assert len(table.life.host_is(HostSlots(H1, 9), *table.when)) > 1
 
 
+def test_nor_does_leaving_the_cluster_and_joining_again():
+    table, _ = on_trial()
+    table.life.host_gone(H1, *table.when)
+    table.life.hosts_removed([H1], *table.when)
+    assert table.life.host_is(HostSlots(H1, 9), *table.when) == []
+    assert len(table.life.jobs) > 1
+
+
 def test_one_that_it_has_begun_is_none_that_it_holds_in_vain():
     table = table_of(h1=4)
     running, _ = sent(table, "1", "2")
