@@ -601,7 +601,8 @@ class Lifecycle:
             gang.may_run = False
         # An attempt that was to end may have been ended while it started, which is not the host's
         # fault.
-        is_fault = phase not in (*PASSING, *NOT_THERE, AWAY, NOT_YET, NO_ROOM)
+        is_excused = phase in (*PASSING, *NOT_THERE, AWAY, NOT_YET, NO_ROOM)
+        is_fault = not (is_excused or self.hosts.is_stopped(name))
         if not stop_reason and (is_fault or (phase in PASSING and self.hosts.refused(name))):
             actions += self._host_failed(name, now_s, rng)
         if stop_reason == CANCEL:
@@ -1059,7 +1060,8 @@ class Lifecycle:
         self, live: Live, lease: Lease, reason: str, now_s: float, rng: Random
     ) -> list[Action]:
         """Holds it against the host that this attempt was lost."""
-        actions = self._host_failed(lease.host, now_s, rng)
+        stopped = self.hosts.is_stopped(lease.host)
+        actions = [] if stopped else self._host_failed(lease.host, now_s, rng)
         if lease.is_given_up(self.terms.lease_s, now_s):
             why = reason.removeprefix(f"{lease.host} ")
             actions += self._held_in_vain(live, lease, why, now_s, rng)
@@ -1077,7 +1079,7 @@ class Lifecycle:
         return self._begin(self.queues.host_is(host, now_s, rng), now_s) if host else []
 
     def _host_failed(self, name: HostId, now_s: float, rng: Random) -> list[Action]:
-        if self.hosts.is_stopped(name) or not self.hosts.failed(name, now_s):
+        if not self.hosts.failed(name, now_s):
             return []
         return self._begin(self.queues.host_gone(name, now_s, rng), now_s)
 

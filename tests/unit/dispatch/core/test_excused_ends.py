@@ -82,13 +82,15 @@ def test_a_pause_between_two_losses_does_not_have_them_forgotten():
     assert (changed.crashes, changed.reason) == (2, "held: its attempts were lost 2 times (lost)")
 
 
-def offered_and_refused(table, phase, actions, times):
+def offered_and_refused(table, phase, actions, times, *, stops=False):
     """How many attempts H1 refuses, while it says that it has slots as often as it likes; and what
-    follows the last time."""
+    follows the last time. `stops`: before it refuses them it says that it is shut down."""
     sent = 0
     for _ in range(times):
         begins = [one for one in actions if isinstance(one, Begin)]
         sent += len(begins)
+        if stops:
+            table.life.host_gone(H1, *table.when, Closed.STOPPING)
         for one in begins:
             table.life.refused(H1, one.job, one.attempt, phase, FULL, *table.when)
         table.now_s += 0.01
@@ -98,15 +100,19 @@ def offered_and_refused(table, phase, actions, times):
     return sent, actions
 
 
-@pytest.mark.parametrize("phase", ["slot", "drained", "late"])
-def test_a_host_that_offers_slots_in_vain_again_and_again_is_asked_less_and_less_often(phase):
+@pytest.mark.parametrize(
+    ("phase", "stops"), [("slot", False), ("drained", False), ("late", False), ("slot", True)]
+)
+def test_a_host_that_offers_slots_in_vain_again_and_again_is_asked_less_and_less_often(
+    phase, stops
+):
     table = Table()
     table.slots = table.life.hosts.known[H1].slots
     table.life.heartbeat(H1, [], 0.0)
     actions = table.submit("1", only=H1)
-    sent, actions = offered_and_refused(table, phase, actions, times=10)
+    sent, actions = offered_and_refused(table, phase, actions, times=10, stops=stops)
     assert sent == 10, "that may happen"
-    sent, _ = offered_and_refused(table, phase, actions, times=36_000)
+    sent, _ = offered_and_refused(table, phase, actions, times=36_000, stops=stops)
     assert 10 < sent < 25, "in six minutes: some at first, then after 10 s, 20 s, and so on"
 
 
