@@ -87,9 +87,11 @@ def is_refused_unsigned(ours: m.Settings, theirs: m.Settings, *, is_strict: bool
     return not theirs.seal.counter and bool(is_strict or ours.seal.counter)
 
 
-def signed_by(settings: m.Settings) -> str:
-    """Describes the author, for a log."""
-    return f", signed by {settings.seal.author}" if settings.seal.counter else ""
+def described(settings: m.Settings) -> str:
+    """For a log. They have no author until this host has heard of a change."""
+    author = f" of {settings.author}" if settings.author else ""
+    signed = f", signed by {settings.seal.author}" if settings.seal.counter else ""
+    return f"settings {settings.counter}{author}{signed}"
 
 
 def vetted(

@@ -25,7 +25,7 @@ from lbd.lim.core.placement import Placer
 from lbd.lim.core.replica import Replica
 from lbd.lim.core.reservations import Reservations
 from lbd.lim.core.settings import InForce, as_set, in_force, obeyed, retuned, wanted_drain
-from lbd.lim.core.signed import lacking, merged, signed_by
+from lbd.lim.core.signed import described, lacking, merged
 from lbd.lim.core.table import Table
 from lbd.lim.core.ways_in import WaysIn
 from lbd.load.index import fade_s
@@ -239,11 +239,10 @@ class LimState:
         self.table.set_params(self.in_force.lim, fade_s(self.in_force.load), settings.drains)
         self.reservations.clear()
         self._exchange_soon(now_s)
-        text = f"settings {settings.counter} of {settings.author}{signed_by(settings)}"
         said = {**settings.params, **settings.words}
         return [
             e.Configure(self.in_force),
-            Log(f"{text} algorithm={self.in_force.lim.algorithm} params={said}"),
+            Log(f"{described(settings)} algorithm={self.in_force.lim.algorithm} params={said}"),
             *saves,
             *self._obey(settings, drained, now_s),
         ]

@@ -12,6 +12,7 @@ from lbd.lim.core import events as e
 from lbd.lim.core import messages as m
 from lbd.lim.core.settings import InForce, changed, in_force
 from lbd.lim.core.signed import (
+    described,
     has_policy,
     lacking,
     merged,
@@ -113,6 +114,13 @@ def test_counters_follow_the_clock_and_never_go_back():
     assert next_counter(policy(0.5, 1_700_000_005), 1.7e9) == 1_700_000_006
     with pytest.raises(ConfigError, match="at its maximum"):
         next_counter(policy(0.5, m.COUNTER_MAX), 1.7e9)
+
+
+def test_a_log_says_whose_settings_they_are_as_far_as_is_known():
+    signed = policy(0.5, 5)
+    assert described(signed) == "settings 1 of h1, signed by h1"
+    assert described(replace(signed, counter=0, author="")) == "settings 0, signed by h1"
+    assert described(m.Settings(7, "h9")) == "settings 7 of h9"
 
 
 def test_which_of_two_hosts_lacks_what():
