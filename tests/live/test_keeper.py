@@ -12,7 +12,7 @@ from lbd.keeper import protocol as keeper
 from lbd.keeper.limits.time_limits import KEEPER
 from lbd.keeper.spawn_order import Order
 from lbd.launch.directory_stamp import Stamp, read_stamp
-from lbd.lbm.inbound.request import phase_of
+from lbd.lbm.inbound.refusal_text import phase_of
 from lbd.lbm.keeper_link import KeeperLink, SpawnFailed
 from lbd.model import JobId
 

@@ -25,8 +25,8 @@ from lbd.lbm.handover.fds import NotNow
 from lbd.lbm.handover.records import Attached
 from lbd.lbm.inbound.context import DRAINED, NOT_YET, InboundContext
 from lbd.lbm.inbound.performer import FAULT, Performer, Step, Steps, not_started
+from lbd.lbm.inbound.refusal_text import explain
 from lbd.lbm.inbound.request import (
-    explain,
     job_of,
     make_order,
     over_memory,

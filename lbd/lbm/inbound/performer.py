@@ -20,7 +20,8 @@ from lbd.lbm.core.slots import Belongings, pack_belongings
 from lbd.lbm.handover.records import Running
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.executions import ALL, Signals
-from lbd.lbm.inbound.request import at_all_hours, explain_here, phase_of
+from lbd.lbm.inbound.refusal_text import explain_here, phase_of
+from lbd.lbm.inbound.request import at_all_hours
 from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned, SpawnFailed
 from lbd.lbm.link.nonblocking_fd import settle
 from lbd.lbm.without_keeper import kill_directly

@@ -5,29 +5,25 @@ made harmless rather than refused. Everything else must be as lbm.proto says, or
 refused in one line.
 """
 
-import errno
 import functools
 import math
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 
 from google.protobuf.message import DecodeError
 
 from lbd.config.schema import Config, LbmConfig
 from lbd.errors import LbdError, PeerError
-from lbd.keeper.gate import ACCOUNT, REFUSED
 from lbd.keeper.limits.ceilings import nice_of
-from lbd.keeper.limits.time_limits import KEEPER
-from lbd.keeper.local_account import CLOSED, LocalUser, Refuse
+from lbd.keeper.local_account import LocalUser, Refuse
 from lbd.keeper.program_rules import is_code
 from lbd.keeper.spawn_order import BEHIND, IN_FRONT, Order
 from lbd.launch.directory_stamp import Stamp, on_its_host
 from lbd.lbm.core import execution_events as e
-from lbd.lbm.core.admission import not_allowed, some_of
 from lbd.lbm.core.environment import names_shown
 from lbd.lbm.core.jobs import Job
+from lbd.lbm.inbound.refusal_text import explain, is_rule
 from lbd.lbm.keeper_link import KeeperLink, SpawnFailed
 from lbd.lbm.session.request import (
     EXCLUDED_MAX,
@@ -41,7 +37,6 @@ from lbd.lbm.staging.step import step_words
 from lbd.model import NO_NEEDS, HostId, JobId, Needs
 from lbd.net.gen import lbm_pb2
 from lbd.net.parsing import parsed
-from lbd.text.missing_program import why_not_run
 from lbd.text.needs_words import are_needs, read_needs_text
 from lbd.text.one_line import one_line
 from lbd.text.units import show_size
@@ -259,28 +254,6 @@ def over_memory(request: lbm_pb2.RunRequest, config: Config) -> str:
     return f"{size} (limits.job_memory_bytes)" if owners else size
 
 
-def is_rule(phase: str) -> bool:
-    """Whether a rule of the owner's refused it."""
-    return phase.startswith(("admission.", ACCOUNT))
-
-
-def is_link_to(name: str, paths: Sequence[str]) -> str:
-    """`paths`: where the program was found and what that is; none from an earlier keeper."""
-    found, program = paths if len(paths) == 2 else ("", "")
-    if found in ("", program):
-        return "" if program in ("", name) else f"{name} is {program}"
-    if not os.path.isabs(found):  # found from its directory: ./a.out
-        return f"{found} is {program}"
-    return f"{found} is a link to {program}"
-
-
-def phase_of(phase: str) -> str:
-    """The phase as the other end knows it. An ending keeper is no fault: another follows."""
-    if is_rule(phase):
-        return "admission"
-    return "late" if phase == KEEPER else phase
-
-
 def account_variables(account: LocalUser) -> dict[bytes, bytes]:
     """What a login would set: the account is not the asker's, whose home would be closed to it."""
     name, home, shell = map(os.fsencode, (account.name, account.home, account.shell))
@@ -302,49 +275,6 @@ def stamp_of(request: lbm_pb2.RunRequest, here: str) -> Stamp | None:
     when = sent.born_ns, sent.changed_ns, sent.file_system, sent.seen_ns
     stamp = Stamp(sent.kernel, sent.device, sent.inode, *when)
     return on_its_host(stamp) if request.origin == here else stamp
-
-
-def explain_here(request: lbm_pb2.RunRequest, trouble: SpawnFailed, config: Config) -> str:
-    if trouble.phase == "directory" and request.origin == config.host.name:
-        return one_line(f"{request.directory.decode(errors='replace')}: {trouble}")
-    return explain(request, trouble, config.admission.programs)
-
-
-def explain(request: lbm_pb2.RunRequest, trouble: SpawnFailed, allowed: Sequence[str] = ()) -> str:
-    """One line for the user: what could not be met here. `allowed`: by admission.programs."""
-    return one_line(_explained(request, trouble, allowed))
-
-
-def _explained(request: lbm_pb2.RunRequest, trouble: SpawnFailed, allowed: Sequence[str]) -> str:
-    what = os.strerror(trouble.number) if trouble.number else "failed"
-    if trouble.phase in ("chdir", "directory"):
-        staged = request.HasField("workdir")
-        directory = "its workdir" if staged else request.directory.decode(errors="replace")
-        if trouble.phase == "directory":
-            return f"the directory {directory} is not shared with {request.origin}"
-        return f"{directory}: {what}"
-    if trouble.phase.startswith(ACCOUNT):
-        why = CLOSED.get(trouble.phase.removeprefix(ACCOUNT), "may not log in here")
-        return f"the account for {request.user} {why} (users.allow)"
-    if is_rule(trouble.phase):
-        name = request.argv[0].decode(errors="replace")
-        because = [is_link_to(name, trouble.paths)]
-        if trouble.phase == "admission.programs" and set(trouble.paths[:1]) & set(allowed):
-            because[0] += ", which the rule would have to name instead"
-        elif trouble.phase == "admission.programs" and allowed:
-            because.append(f"only {some_of(allowed)} may run")
-        return not_allowed(name, trouble.phase, ", and ".join(filter(None, because)))
-    if (trouble.phase, trouble.number) == (REFUSED, errno.EPERM):
-        return (
-            f"its keeper does not become {request.user}: it may run with other [users] settings "
-            "than lbd.toml has; systemctl restart lbd-keeper there"
-        )
-    if trouble.phase == "exec":
-        words = [word.decode(errors="replace") for word in request.argv[:2]]
-        return f"{words[0]}: {why_not_run(words, OSError(trouble.number, what))}"
-    if trouble.phase == KEEPER:
-        return "its keeper was stopped"
-    return str(trouble) if trouble.number else f"{trouble.phase}: {what}"
 
 
 async def at_all_hours(

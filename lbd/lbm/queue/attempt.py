@@ -22,7 +22,8 @@ from lbd.lbm.core.slots import granted_text, variables
 from lbd.lbm.handover.records import QueuedAttempt
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.performer import FAULT, Performer, is_admitted_at_once, job_log
-from lbd.lbm.inbound.request import dry_start, make_order, over_memory, phase_of
+from lbd.lbm.inbound.refusal_text import phase_of
+from lbd.lbm.inbound.request import dry_start, make_order, over_memory
 from lbd.lbm.queue.attempt_outputs import no_room, open_stdio, output_trouble, refused_for
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.dispatcher_words import refused_report

@@ -13,13 +13,8 @@ from lbd.lbm.core.journey import keeps_here
 from lbd.lbm.core.journey_events import Refused
 from lbd.lbm.core.next_host_after_refusal import as_excluded, refused_by
 from lbd.lbm.inbound.context import DRAINED, NOT_YET, InboundContext
-from lbd.lbm.inbound.request import (
-    at_all_hours,
-    dry_start,
-    make_order,
-    phase_of,
-    read_run_request,
-)
+from lbd.lbm.inbound.refusal_text import phase_of
+from lbd.lbm.inbound.request import at_all_hours, dry_start, make_order, read_run_request
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
 from lbd.lbm.outbound.request import stamp_message

@@ -16,7 +16,7 @@ from lbd.client import complaints
 from lbd.client.shell import lbsh
 from lbd.console.output import put
 from lbd.lbm.core.journey_events import CommandEnd, why_ended
-from lbd.lbm.inbound.request import explain
+from lbd.lbm.inbound.refusal_text import explain
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.lbm.session.client import pack_end
 from lbd.local import client_tags, frames

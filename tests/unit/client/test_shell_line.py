@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lbd.lbm.inbound.request import explain
+from lbd.lbm.inbound.refusal_text import explain
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.net.gen.lbm_pb2 import RunRequest
 

@@ -16,7 +16,7 @@ from lbd.keeper.local_account import (
     wanted_account,
     why_closed,
 )
-from lbd.lbm.inbound.request import explain, phase_of
+from lbd.lbm.inbound.refusal_text import explain, phase_of
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.net.gen import lbm_pb2
 

@@ -10,7 +10,8 @@ from lbd.config.schema import Config
 from lbd.dispatch.core.retry import NO_KEEPER, phase_to_go_by
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.inbound.performer import not_started
-from lbd.lbm.inbound.request import explain, withheld_here
+from lbd.lbm.inbound.refusal_text import explain
+from lbd.lbm.inbound.request import withheld_here
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.net.gen import lbm_pb2
 
