@@ -119,6 +119,11 @@ EXITS = (
 STATE_FILES = (
     ("tls/", "this host's key, its certificate, the authority's certificate, revocations"),
     ("ledger.sqlite", "on the dispatcher's host: every queued job"),
+    (
+        "ledger.sqlite.lock",
+        "beside it: its dispatcher holds a lock on this, so that of two hosts "
+        "that see the file one leads",
+    ),
     ("ledger.last", "on the dispatcher's host: which SQLite file it used last"),
     ("usage.sqlite", "ended jobs, for `lbctl stats` and `lbctl advise`"),
     ("usage.gap", "how many ended jobs are still to be written to it, if its disk is full"),

@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Protocol
 
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
-from lbd.dispatch.ledger.sqlite import SqliteLedger
+from lbd.dispatch.ledger.sqlite import SqliteLedger, no_space
 from lbd.dispatch.ledger.store import Store
+from lbd.errors import ConfigError
+from lbd.process.file_lock import lock_file
+from lbd.process.own_directory import FULL
+from lbd.process.units import why_not_written
 from lbd.process.whole_file import write_whole
 from lbd.text.dispatcher_phrases import AWAY
 
 NOTE_MODE = 0o600
 RETRY_S = 2.0
+NO_LOCK = -1
 
 
 class Lead(Protocol):
@@ -45,12 +50,14 @@ class Lead(Protocol):
 
 
 class OneFile:
-    """The daemon's lock ensures that no other process of this host opens the file."""
+    """Who holds the lock beside the file leads. Two hosts may see the file, and each be told that
+    it has the queue."""
 
     def __init__(self, path: Path, note: Path) -> None:
         """`note`: records which file was used, as `dispatch.store` may change."""
         self._path, self._note = path, note
         self._ledger: SqliteLedger | None = None
+        self._lock = NO_LOCK
 
     async def first(self) -> None:
         return
@@ -64,8 +71,10 @@ class OneFile:
                 passes=True,
             )
         try:
+            self._lock = await asyncio.to_thread(lock_beside, self._path)
             self._ledger = SqliteLedger(self._path)
         except LedgerTrouble:
+            await self.end()
             await asyncio.sleep(RETRY_S)
             raise
         if last != self._path:  # only now: else a crash meanwhile would leave no ledger to find
@@ -82,9 +91,31 @@ class OneFile:
         if self._ledger is not None:
             await self._ledger.close()
             self._ledger = None
+        if self._lock != NO_LOCK:
+            os.close(self._lock)
+            self._lock = NO_LOCK
 
     async def close(self) -> None:
         return
+
+
+def lock_beside(path: Path) -> int:
+    """Returns a descriptor that holds the lock until it is closed. Raises LedgerTrouble if it is
+    held elsewhere, ConfigError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return lock_file(path.with_name(path.name + ".lock"), 0.0)
+    except TimeoutError:
+        raise LedgerTrouble(
+            f"{path}: the dispatcher of another host has it open; this one begins when that has "
+            "ended",
+            passes=True,
+        ) from None
+    except OSError as problem:
+        if problem.errno in FULL:
+            raise LedgerTrouble(no_space(path), passes=True) from problem
+        why = why_not_written(problem, path.parent)
+        raise ConfigError(f"dispatch.store {path}: {why}") from problem
 
 
 def last_file(note: Path) -> Path | None:

@@ -133,6 +133,22 @@ async def test_a_ledger_that_is_away_is_waited_for(tmp_path, monkeypatch):
     await one.end()
 
 
+async def test_of_two_that_see_one_file_one_leads(tmp_path, monkeypatch):
+    """A host that says which one has the queue had both lead, and jobs ran twice at once."""
+    monkeypatch.setattr(leadership, "RETRY_S", 0.01)
+    file = tmp_path / "shared/ledger.sqlite"
+    one, other = (OneFile(file, tmp_path / f"{number}.last") for number in (1, 2))
+    await one.lead(print)
+    for _ in range(2):
+        with pytest.raises(LedgerTrouble, match="dispatcher of another host has it") as caught:
+            await other.lead(print)
+        assert caught.value.passes
+        await other.end()
+    await one.end()
+    await other.lead(print)
+    await other.end()
+
+
 async def test_one_that_waits_for_its_ledger_counts_as_started_and_says_why(tmp_path, monkeypatch):
     """systemd waited for its start before it stopped the LBM, and `queue enable` named no cause."""
     monkeypatch.setattr(leadership, "RETRY_S", 0.01)
