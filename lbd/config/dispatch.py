@@ -59,7 +59,8 @@ class DispatchConfig(Section):
     # starts; false = all its tasks start before later jobs
     interleave_arrays: bool = True
     # how long a host that was given an attempt may take to begin it; one that brings files along
-    # may take six times as long. Then the attempt is lost, and the job starts elsewhere
+    # may take six times as long. Then the attempt is lost, and the job starts elsewhere unless it
+    # may not restart
     begin_timeout_s: float = within(600.0, 10.0, 86400.0)
     # a gang at the head of the queue reserves free slots for this long and lets only jobs pass that
     # end in time; after an equal pause it does so again, for twice as long

@@ -343,11 +343,6 @@ def test_a_host_that_holds_nothing_for_a_gang(monkeypatch):
     assert re.search(r"job \d+ begins, and job \d+ of its gang is not held", broken("gangs"))
 
 
-def test_the_rest_of_a_gang_that_is_not_given_back(monkeypatch):
-    monkeypatch.setattr(Gangs, "stop", lambda self, gang, stop_reason: [])
-    assert re.search(r"job \d+ never ends: (pending|running)|is not held", broken("gangs"))
-
-
 def test_a_restart_hands_over_only_plain_values():
     with pytest.raises(TypeError, match="a restart cannot hand over function"):
         handed_over({"job": [print_nothing]})

@@ -106,7 +106,6 @@ class HostSlots:
     hog: str = ""  # a user whose commands from elsewhere hold all slots
     beside_hog: int = 0  # slots that jobs of other users may hold nevertheless
     no_room: str = ""  # why no job begins that would print to its disk of outputs
-    one_at_a_time: bool = False  # it gets nothing while it holds what it has not begun
 
     @property
     def usable(self) -> int:

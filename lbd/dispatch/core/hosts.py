@@ -12,11 +12,7 @@ MOUNTED_S = 180.0  # after a boot all file systems are mounted, also those that 
 # meanwhile or the order came too late. With one that did so without end, jobs would start without
 # end.
 OFFERS_MAX = 20
-# A host that held an attempt in vain gets one at a time for so long, unless it begins one before.
-TRIAL_S = 3600.0
-ON_TRIAL = "it did not begin in time what it was given, so it gets one job at a time"
 RECORDS_MAX = 1024  # of hosts that have left the cluster
-SLOW_SHARE = 0.1  # of the time to begin: an attempt given back that late was held in vain
 FILES_TIMES = 6  # so much longer may it take to begin an attempt that brings files along
 
 
@@ -44,11 +40,6 @@ class Terms:
     def waited_s(self) -> float:
         """The same for the leases that are granted now."""
         return self.waited_for_s(self.lease_s)
-
-    @property
-    def held_in_vain_s(self) -> float:
-        """A host that gives back an attempt unbegun after so long has kept it from the others."""
-        return SLOW_SHARE * self.begin_timeout_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +69,14 @@ class TrackRecord:
     failed_s: float = -math.inf  # the last failure
     vain_offers: int = 0  # in a row: heartbeats after which it refused, and no attempt has begun
     vain_s: float = -math.inf  # the last such heartbeat
-    trial_until_s: float = -math.inf  # until then it gets one attempt at a time
+    # of whose attempts it has not begun one in time, since it last began any; two are enough
+    in_vain_of: frozenset[str] = frozenset()
     aside_s: float = 0.0  # the last pause; 0: none yet
     aside_until_s: float | None = None
 
     def counts_until_s(self, terms: Terms) -> float:
         """Returns until when it counts though the host has left. A pause ends before that."""
-        return max(max(self.failed_s, self.vain_s) + terms.aside_max_s, self.trial_until_s)
+        return max(self.failed_s, self.vain_s) + terms.aside_max_s
 
 
 @dataclass(slots=True)
@@ -115,23 +107,19 @@ class HostTable:
             known = self.known[name] = KnownHost(record=record)
         return known
 
-    def heard(self, host: HostSlots, now_s: float) -> HostSlots | None:
-        """Returns what the host may be given jobs for now; None: it gets none."""
+    def heard(self, host: HostSlots) -> bool:
+        """Returns whether the host may be given jobs now."""
         known = self.of(host.name)
-        if now_s < known.record.trial_until_s:
-            host = on_trial(host)
         known.slots, known.closed, known.more, known.was_drained = host, None, "", False
-        return host if known.record.aside_until_s is None else None
+        return known.record.aside_until_s is None
 
-    def held_in_vain(self, name: HostId, now_s: float) -> HostSlots | None:
-        """Lets the host have one attempt at a time, until it begins one. Returns it as it is now;
-        None if it gets no jobs now anyway."""
-        known = self.of(name)
-        known.record.trial_until_s = now_s + TRIAL_S
-        if known.slots is None:
-            return None
-        known.slots = on_trial(known.slots)
-        return known.slots if known.record.aside_until_s is None else None
+    def held_in_vain(self, name: HostId, user: str) -> bool:
+        """Notes that it did not begin an attempt of that user in time. Returns whether that is the
+        host's doing: one user can have it so (a file system that does not answer)."""
+        record = self.of(name).record
+        if len(record.in_vain_of) < 2:
+            record.in_vain_of |= {user}
+        return len(record.in_vain_of) > 1
 
     def no_room(self, name: HostId) -> str:
         """Returns why no job begins there that would print to its disk; "" if there is room."""
@@ -219,7 +207,7 @@ class HostTable:
 
     def begun(self, name: HostId) -> None:
         record = self.of(name).record
-        record.vain_offers, record.trial_until_s = 0, -math.inf
+        record.vain_offers, record.in_vain_of = 0, frozenset()
 
     def refused(self, name: HostId) -> bool:
         """Notes that it refused an attempt, which is nobody's fault unless it goes on and on.
@@ -261,7 +249,3 @@ class HostTable:
     def aside(self) -> list[HostId]:
         known = self.known.items()
         return [name for name, one in known if one.record.aside_until_s is not None]
-
-
-def on_trial(host: HostSlots) -> HostSlots:
-    return replace(host, one_at_a_time=True, closed=host.closed or ON_TRIAL)

@@ -30,8 +30,9 @@
 7. A host that repeatedly loses or refuses attempts gets none for a while, twice as long each time,
    so that it does not swallow the queue.
 8. No host keeps a job without beginning it. What it has not begun within `begin_timeout_s`, or not
-   called off when told to, is no longer renewed, so that it is lost once its lease has expired. The
-   job does not go there for a while, and the host gets one attempt at a time until it begins one.
+   called off when told to, is no longer renewed, so that it is lost once its lease has expired, and
+   the job does not go there for a while. It is a failure of the host's once that has happened to
+   jobs of two users: one may have caused it.
 
 Times are monotonic seconds. The daemon knows which hosts are connected, and how.
 
@@ -74,7 +75,6 @@ from lbd.dispatch.core.retry import (
     NO_KEEPER,
     NO_ROOM,
     NOT_MOUNTED,
-    NOT_NOW,
     NOT_THERE,
     NOT_YET,
     PASSING,
@@ -242,8 +242,6 @@ class Lifecycle:
             self.leased[live.job.id] = live
             self.running += begun
             self.queues.found_running(live.job, host, now_s, slots)
-            if begun:
-                self.queues.begun(live.job.id)
             self.gangs.found(live, now_s)
             return []
         if live.held:
@@ -382,12 +380,12 @@ class Lifecycle:
 
     def host_is(self, host: HostSlots, now_s: float, rng: Random) -> list[Action]:
         had_no_room = self.hosts.no_room(host.name)
-        offers = self.hosts.heard(host, now_s)
+        takes_jobs = self.hosts.heard(host)
         if had_no_room and not host.no_room:
             self.bars.no_later(host.name, now_s + self.terms.aside_s)
-        if offers is None:
+        if not takes_jobs:
             return []
-        return self._begin(self.queues.host_is(offers, now_s, rng), now_s)
+        return self._begin(self.queues.host_is(host, now_s, rng), now_s)
 
     def host_gone(
         self,
@@ -533,7 +531,6 @@ class Lifecycle:
         live.lease.begun, live.reason = True, ""
         self.running += 1
         self.hosts.begun(name)
-        self.queues.begun(job)
         record = changed(live, JobState.RUNNING, Fate.RUNNING, begun_ago_s=ago_s)
         return [record, *self.gangs.begun(live)] if live.job.gang else [record]
 
@@ -588,11 +585,10 @@ class Lifecycle:
             lost = replace(ending, exit_status=None, reason=f"{name}{BEGUN_BEFORE}{ending.reason}")
             return self.ended(name, job, attempt, lost, now_s, rng)
         assert live.lease is not None
-        lease, held_s = live.lease, live.lease.held_s(now_s)
-        is_overdue = now_s >= lease.begin_by_s
-        why = lease.why_given_up(now_s).removeprefix(f"{name} ") if is_overdue else ""
+        lease, is_overdue = live.lease, now_s >= live.lease.begin_by_s
+        why = lease.why_given_up(now_s) if is_overdue else ending.reason
         self._let_go(live)
-        earlier, live.reason = live.reason, f"{name}: {why or ending.reason}"
+        earlier, live.reason = live.reason, f"{name}: {why}"
         gang = self.gangs.of(live.job)
         phase = phase_to_go_by(phase, ending.exit_status, in_gang=gang is not None)
         stop_reason, live.stop_reason = stop_reason_of(live, gang, ending), ""
@@ -612,8 +608,8 @@ class Lifecycle:
             actions += self._given_back(live, gang, name, stop_reason, now_s, rng)
         elif gang is not None and not gang.may_begin_again(live.job):
             actions += self._never_begins(live, phase, ending, now_s, rng)
-        elif gang is None and phase in NOT_NOW and held_s >= self.terms.held_in_vain_s:
-            actions += self._held_in_vain(live, lease, why or ending.reason, now_s, rng)
+        elif gang is None and is_overdue:
+            self._held_in_vain(live, lease, now_s)
             actions += self._again(live, Fate.REFUSED, None, now_s, rng)
         elif phase in PASSING or phase == NO_KEEPER:
             actions += self._close(name, now_s, rng)
@@ -640,8 +636,7 @@ class Lifecycle:
             return False
         for live in self.leased.values():
             if live.lease is not None:
-                live.lease.until_s += lasted_s
-                live.lease.renewed_s += lasted_s
+                live.lease.shift(lasted_s)
         return True
 
     def has_longer_leases(self, now_s: float) -> bool:
@@ -660,7 +655,7 @@ class Lifecycle:
             if now_s >= live.lease.until_s:
                 what = f"{CONTACT_WITH}{live.lease.host} was lost"
                 if live.lease.is_given_up(self.terms.lease_s, now_s):
-                    what = live.lease.why_given_up(now_s)
+                    what = f"{live.lease.host} {live.lease.why_given_up(now_s)}"
                 actions += self._over(live, Ending(Cause.LOST, reason=what), now_s, rng)
         for job, hosts in self.bars.over(now_s, LOOKS_MAX):
             actions += self._unbarred(self._live(job), hosts, now_s, rng)
@@ -734,7 +729,7 @@ class Lifecycle:
         evicted = ending.cause is Cause.EVICTED
         lost = ending.cause is Cause.LOST or (evicted and not live.job.may_restart)
         if lost:
-            actions += self._lost_at(live, lease, ending.reason, now_s, rng)
+            actions += self._lost_at(live, lease, now_s, rng)
         elif ending.exit_status == 0:
             self.hosts.worked(host)
         ending = with_sender(live, ending, stop_reason)
@@ -1056,27 +1051,21 @@ class Lifecycle:
         host = self.hosts.full(name, len(self.queues.servers_by_host[name].running) - 1)
         return self._begin(self.queues.host_is(host, now_s, rng), now_s) if host else []
 
-    def _lost_at(
-        self, live: Live, lease: Lease, reason: str, now_s: float, rng: Random
-    ) -> list[Action]:
+    def _lost_at(self, live: Live, lease: Lease, now_s: float, rng: Random) -> list[Action]:
         """Holds it against the host that this attempt was lost."""
+        given_up = lease.is_given_up(self.terms.lease_s, now_s)
+        if given_up and not self._held_in_vain(live, lease, now_s):
+            return []
         stopped = self.hosts.is_stopped(lease.host)
-        actions = [] if stopped else self._host_failed(lease.host, now_s, rng)
-        if lease.is_given_up(self.terms.lease_s, now_s):
-            why = reason.removeprefix(f"{lease.host} ")
-            actions += self._held_in_vain(live, lease, why, now_s, rng)
-        return actions
+        return [] if stopped else self._host_failed(lease.host, now_s, rng)
 
-    def _held_in_vain(
-        self, live: Live, lease: Lease, why: str, now_s: float, rng: Random
-    ) -> list[Action]:
+    def _held_in_vain(self, live: Live, lease: Lease, now_s: float) -> bool:
         """A host held this attempt for long and did not begin it. The job does not go there for as
-        long again, and until that host begins one it gets one at a time."""
+        long again. Returns whether it is held against the host."""
         pause_s = self.pauses.next_s(self._together_as(live), self.terms)
-        wait_s = max(lease.held_s(now_s), pause_s)
+        wait_s, why = max(lease.held_s(now_s), pause_s), lease.why_given_up(now_s)
         self._bar_for(live, lease.host, wait_s, now_s, least_s=wait_s, why=why)
-        host = self.hosts.held_in_vain(lease.host, now_s)
-        return self._begin(self.queues.host_is(host, now_s, rng), now_s) if host else []
+        return self.hosts.held_in_vain(lease.host, live.job.user)
 
     def _host_failed(self, name: HostId, now_s: float, rng: Random) -> list[Action]:
         if not self.hosts.failed(name, now_s):

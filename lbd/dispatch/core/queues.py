@@ -261,17 +261,6 @@ class Queues:
         self._put(leader, now_s, rng)
         return self._fill(self.servers, now_s, rng)
 
-    def begun(self, job: JobId) -> None:
-        """Its host has begun it. What that host may get now starts with the next turn."""
-        entry = self.registry.entries.get(job)
-        if entry is None or entry.host is None:
-            return
-        server = self.servers_by_host[entry.host]
-        server.unbegun.discard(job)
-        if server.host is not None and server.host.one_at_a_time:
-            self.is_cut_short = True
-            self._rank(server)
-
     # Hosts
 
     def host_is(self, host: HostSlots, now_s: float, rng: Random) -> list[Start]:

@@ -84,6 +84,14 @@ class Lease:
         self.until_s = max(now_s + waited_s, min(self.until_s, now_s + left_s))
         self.renewed_s = now_s
 
+    def shift(self, by_s: float) -> None:
+        """All its times are so much later: the dispatcher stood still meanwhile."""
+        self.until_s += by_s
+        self.renewed_s += by_s
+        self.told_s += by_s
+        self.sent_s += by_s
+        self.begin_by_s += by_s
+
     def is_given_up(self, lease_s: float, now_s: float) -> bool:
         """Whether it is no longer renewed: it has not begun, and should have, or should have been
         called off."""
@@ -98,10 +106,10 @@ class Lease:
         return 0.0 if self.begun else max(0.0, now_s - self.sent_s)
 
     def why_given_up(self, now_s: float) -> str:
-        """Says why it was no longer renewed."""
+        """Says what its host did not do, so that it was no longer renewed."""
         if now_s < self.begin_by_s:
-            return f"{self.host} did not say that it had called it off"
-        return f"{self.host} did not begin it within {self.begin_by_s - self.sent_s:g} s"
+            return "did not say that it had called it off"
+        return f"did not begin it within {self.begin_by_s - self.sent_s:g} s"
 
 
 REFUSALS_KEPT = 4

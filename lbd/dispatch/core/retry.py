@@ -35,8 +35,6 @@ NOT_FOUND, NOT_EXECUTABLE, FAILED = 127, 126, 125
 ENOENT = 2
 NOT_YET = "not-yet"  # its host takes its user's commands, but at other times
 AWAY = "files"  # the phase at which a host refuses an attempt because its files are unavailable
-# It may be given to that host again later.
-NOT_NOW = (*PASSING, NO_KEEPER, NOT_YET, NO_ROOM, AWAY)
 ASKED_AGAIN_S = 3600.0  # a host of an older release does not say that its rules have changed
 STALE_MIN = 1000  # outdated entries that the heap may hold in any case
 Key = TypeVar("Key", JobId, tuple[JobId, HostId])

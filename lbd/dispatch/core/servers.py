@@ -40,7 +40,6 @@ class Server:
     usable: int = 0  # of `slots`
     given: Counter[str] = field(default_factory=Counter)  # to running jobs, by resource
     memory_given: int = 0  # to running jobs
-    unbegun: set[JobId] = field(default_factory=set)  # of `running`, as far as its host has said
     _facts: Facts | None = None
 
     def __post_init__(self) -> None:
@@ -57,13 +56,11 @@ class Server:
 
     def sits(self, entry: Entry) -> None:
         self.running[entry.job.id] = entry
-        self.unbegun.add(entry.job.id)
         self.used += entry.slots
         self._give(entry.job.needs, 1)
 
     def rises(self, entry: Entry, now_s: float) -> None:
         del self.running[entry.job.id]
-        self.unbegun.discard(entry.job.id)
         self.used -= entry.slots
         self._give(entry.job.needs, -1)
         if self.ahead.pop(entry.job.id, None) is not None:
@@ -98,12 +95,7 @@ class Server:
 
     @property
     def free(self) -> int:
-        return self.usable - self.used if self.host is not None and not self.is_held_up else 0
-
-    @property
-    def is_held_up(self) -> bool:
-        """Whether it gets nothing before it has begun what it holds."""
-        return bool(self.unbegun) and self.host is not None and self.host.one_at_a_time
+        return self.usable - self.used if self.host is not None else 0
 
     def takes(self, job: QueuedJob) -> bool:
         """Whether it takes the job now or in a moment, as others of the same array are short
@@ -111,8 +103,6 @@ class Server:
         free = self.free
         if free >= job.slots:
             return self.has_for(job)
-        if self.is_held_up:
-            return False
         ahead = self.host.ahead if self.host and job.array in self.arrays else 0
         is_small = job.slots == 1 and job.slots_most <= 1
         return free + ahead > 0 and is_small and job.may_restart and not job.needs
@@ -121,17 +111,13 @@ class Server:
     def is_open(self) -> bool:
         """Whether it has room for some job now."""
         host = self.host
-        if host is None or self.is_held_up:
-            return False
-        return self.free + host.ahead > 0 or self.used < host.beside_hog
+        return host is not None and (self.free + host.ahead > 0 or self.used < host.beside_hog)
 
     def takes_beside_hog(self, job: QueuedJob) -> bool:
         """Whether it takes the job although one user's commands hold all its slots: the job is
         another user's and small, and it has what the job needs."""
         host = self.host
         if host is None or self.used >= host.beside_hog or job.user in ("", host.hog):
-            return False
-        if self.is_held_up:
             return False
         return job.slots == 1 and not job.gang and self.suits(job) and self.has_for(job)
 

@@ -19,7 +19,7 @@ class Hoarder:
     """The connection of a host without load and with many slots to the dispatcher."""
 
     def __init__(self, channel):
-        self.held, self.most, self.is_over = {}, 0, threading.Event()
+        self.held, self.is_over = {}, threading.Event()
         self.call = channel.stream_stream(WORK)(
             self._heartbeats(), metadata=(("lbd-host", "h2"),), timeout=120
         )
@@ -45,7 +45,6 @@ class Hoarder:
                 for stop in down.stops:  # those that are no longer its own
                     if stop.signal == 9:
                         self.held.pop((stop.job, stop.attempt), None)
-                self.most = max(self.most, len(self.held))
         except grpc.RpcError:
             pass
 
@@ -55,7 +54,7 @@ class Hoarder:
         self.reading.join()
 
 
-def test_jobs_that_it_takes_and_never_begins_run_elsewhere_and_it_gets_one_at_a_time(lab):
+def test_jobs_that_it_takes_and_never_begins_run_elsewhere(lab):
     """With 28 slots and no load it was given nearly all, and kept them."""
     lab.kill("h2", "lbm")
     lab.run("h1", "lbctl", "drain", "h1", check=True)
@@ -67,10 +66,6 @@ def test_jobs_that_it_takes_and_never_begins_run_elsewhere_and_it_gets_one_at_a_
             lab.wait_until(lambda: len(hoarder.held) == 8, "it has taken all")
             lab.run("h1", "lbctl", "undrain", "h1", check=True)
             lab.run("h1", "lbctl", "wait", job, check=True)
-            hoarder.most = 0
-            later = lab.run("h1", "lbrun", "-d", "--array", "1-8", "true", check=True)
-            lab.run("h1", "lbctl", "wait", later.stdout.strip(), check=True)
-            assert hoarder.most <= 1, hoarder.held
             said = lab.run("h1", "lbctl", "job", f"{job}_1", check=True).stdout
             assert "h2 did not begin it within 10 s" in said, said
         finally:

@@ -86,8 +86,7 @@ class Place:
     aside_s: float = 0.0
     aside_until_s: float = math.inf
     is_aside: bool = False
-    on_trial: bool = False  # it did not call off what it was told to
-    is_limited: bool = False  # it was on trial at its last heartbeat, or since
+    in_vain_of: set[str] = field(default_factory=set)  # who lost attempts that it held
 
 
 class Account:
@@ -107,11 +106,12 @@ class Account:
         lost = ending.cause is Cause.LOST
         lost |= ending.cause is Cause.EVICTED and not row.job.may_restart
         if lost:
-            self.fails(row.host)
             if given_up:
-                self.on_trial(row.host)
+                self.places[row.host].in_vain_of.add(row.job.user)
                 if row.stop not in (CANCEL, DISBAND):
                     self.bars(row, row.host)
+            if not given_up or len(self.places[row.host].in_vain_of) > 1:
+                self.fails(row.host)
         elif ending.exit_status == 0:
             place = self.places[row.host]
             place.is_known, place.failures, place.aside_s = True, 0, 0.0
@@ -219,10 +219,6 @@ class Account:
                 del gang.bars[name]
                 for one in gang.left:
                     one.job = one.job._replace(barred=one.job.barred - {name})
-
-    def on_trial(self, name):
-        place = self.places[name]
-        place.on_trial = place.is_limited = True
 
     def pauses(self, row):
         row.held = "held for a while"
@@ -334,11 +330,7 @@ class Account:
         assert set(self.life.hosts.aside()) == aside
         # No job waits for slots that are free
         waiting = [row for row in left.values() if not row.host and not row.held]
-        free = sum(
-            max(0, most - self.used(name))
-            for name, most in self.usable().items()
-            if not self.places[name].is_limited
-        )
+        free = sum(max(0, most - self.used(name)) for name, most in self.usable().items())
         singles = [row for row in waiting if not row.job.gang]
         often = [row for row in singles if row.evicted > TERMS.crash_limit]  # barred for a while
         if singles and not often and not any(row.job.barred for row in singles):

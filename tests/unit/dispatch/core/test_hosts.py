@@ -13,7 +13,7 @@ TERMS = Terms(lease_s=20.0, host_failures=3, aside_s=10.0, aside_max_s=30.0)
 @pytest.fixture
 def hosts():
     table = HostTable(TERMS)
-    assert all(table.heard(HostSlots(name, 2), 0.0) for name in (H1, H2))
+    assert all(table.heard(HostSlots(name, 2)) for name in (H1, H2))
     return table
 
 
@@ -24,7 +24,7 @@ def failures(table, count, now_s=0.0):
 def test_a_host_is_set_aside_after_several_failures_in_a_row(hosts):
     assert failures(hosts, 3) == [False, False, True]
     assert hosts.aside() == [H1]
-    assert not hosts.heard(HostSlots(H1, 2), 0.0)
+    assert not hosts.heard(HostSlots(H1, 2))
     assert hosts.full(H1, 1) is None
     assert hosts.full(H2, 1).open_slots == 1
 
@@ -59,7 +59,7 @@ def test_a_host_that_was_removed_is_known_no_longer_unless_it_is_connected(hosts
     assert hosts.out_of_contact() == [H1]
     hosts.removed([H1, H2])
     assert list(hosts.known) == [H2]
-    hosts.heard(HostSlots(H1, 2), 0.0)
+    hosts.heard(HostSlots(H1, 2))
     assert H1 in hosts.known
 
 
@@ -71,15 +71,15 @@ def removed(table, name=H1):
 def test_who_joins_again_is_held_to_what_it_did_before_for_the_longest_pause(hosts):
     failures(hosts, 3)
     removed(hosts)
-    assert not hosts.heard(HostSlots(H1, 2), 5.0)
+    assert not hosts.heard(HostSlots(H1, 2))
     assert list(hosts.returning(10.0))
     assert failures(hosts, 1, now_s=10.0) == [True], "for 20 s"
     removed(hosts)
     assert not list(hosts.returning(39.0))
-    assert not hosts.heard(HostSlots(H1, 2), 39.0)
+    assert not hosts.heard(HostSlots(H1, 2))
     removed(hosts)
     assert not list(hosts.returning(40.0))
-    assert hosts.heard(HostSlots(H1, 2), 40.0)
+    assert hosts.heard(HostSlots(H1, 2))
     assert failures(hosts, 3, now_s=40.0) == [False, False, True]
 
 

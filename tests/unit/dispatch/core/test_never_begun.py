@@ -3,7 +3,7 @@
 import pytest
 
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
-from lbd.dispatch.core.hosts import FILES_TIMES, TRIAL_S
+from lbd.dispatch.core.hosts import FILES_TIMES
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate, Live
 from lbd.dispatch.core.retry import Bars
 from lbd.dispatch.core.why_waiting import waiting_reason
@@ -16,7 +16,7 @@ GIVEN_BACK = Ending(Cause.LOST, reason="no free slot")
 
 def table_of(**slots):
     """`slots`: of each host."""
-    table = Table(lease_s=LEASE_S, begin_timeout_s=BEGIN_S, host_failures=100, crash_limit=100)
+    table = Table(lease_s=LEASE_S, begin_timeout_s=BEGIN_S, host_failures=3, crash_limit=100)
     for host in (H1, H2):
         table.life.host_gone(host, *table.when)
     for host, count in slots.items():
@@ -155,96 +155,54 @@ def test_the_job_does_not_return_to_that_host_for_a_while_and_says_why():
     assert len(of_kind(Begin, pass_time(table, 2 * LEASE_S, H1))) == 1
 
 
-def test_who_has_held_jobs_in_vain_gets_one_at_a_time():
+def jobs_of(*users):
+    """A host that has taken a job of each of these users, and has begun none in time."""
+    table = table_of(h1=len(users))
+    jobs = [QueuedJob(JobId(str(n)), user=user) for n, user in enumerate(users, 1)]
+    send(table, table.life.submitted(jobs, *table.when))
+    pass_time(table, BEGIN_S + WAITED_S, H1)
+    return table
+
+
+def test_who_begins_no_jobs_of_several_users_is_set_aside():
     """A host that said that it had many slots was given nearly all that waited: 28 of 30."""
-    table = table_of(h1=28, h2=2)
-    begins = sent(table, *map(str, range(1, 31)))
-    for one in begins:
-        if one.host == H2:
-            begun(table, one)
-    assert len(held_by(table, H1)) == 28
-    pass_time(table, BEGIN_S + WAITED_S, H1, H2)
-    sent(table, *map(str, range(31, 61)))
-    most = 0
-    for _ in range(200):
-        most = max(most, len(held_by(table, H1)))
-        pass_time(table, 1, H1, H2)
-        for job, attempt in held_by(table, H2):
-            begun(table, Begin(job, attempt, H2, 1, None))
-            send(table, table.life.ended(H2, job, attempt, OK, *table.when))
-    assert most == 1
-    assert len(table.life.jobs) <= 1, "all others have run elsewhere"
+    table = jobs_of("ann", "bob", "ann", "bob", "ann")
+    assert table.life.hosts.aside() == [H1]
 
 
-def on_trial(waiting=4):
-    """A host of four slots that has held a job in vain, and more jobs that wait. Returns the
-    attempt that it is given."""
-    table = table_of(h1=4)
-    sent(table, "1")
-    pass_time(table, BEGIN_S + WAITED_S, H1)
-    begins = sent(table, *(str(n) for n in range(2, 2 + waiting)))
-    return table, begins
+def test_what_one_user_has_arranged_is_not_held_against_the_host():
+    """Whose directory does not answer could have kept any host from everybody's jobs."""
+    table = jobs_of(*["ann"] * 9)
+    assert table.life.hosts.aside() == []
+    assert len(send(table, table.life.submitted([QueuedJob(JobId("20"))], *table.when))) == 1
 
 
-def test_it_says_so_and_gets_as_many_as_ever_once_it_begins_one():
-    table, (begin,) = on_trial()
-    assert waiting_reason(table.life, table.life.jobs[JobId("3")]) == (
-        "next, as soon as a slot is free on h1 (h1: it did not begin in time what it was given, so "
-        "it gets one job at a time)"
-    )
+def test_who_has_begun_one_since_begins_anew():
+    table = jobs_of("ann")
+    (begin,) = sent(table, "20")
     begun(table, begin)
-    following = send(table, table.life.tick(*table.when))
-    assert len(following) == 1
-    last = send(table, table.life.host_is(HostSlots(H1, 4), *table.when))
-    assert len(last) == 2
+    send(table, table.life.ended(H1, begin.job, begin.attempt, OK, *table.when))
+    assert table.life.hosts.of(H1).record.in_vain_of == frozenset()
 
 
-def test_a_heartbeat_or_another_connection_does_not_end_that_but_time_does():
-    table, _ = on_trial()
-    assert table.life.host_is(HostSlots(H1, 8, ahead=8, load=0.1), *table.when) == []
-    table.life.host_gone(H1, *table.when)
-    assert table.life.host_is(HostSlots(H1, 9), *table.when) == []
-    table.now_s += TRIAL_S
-    assert len(table.life.host_is(HostSlots(H1, 9), *table.when)) > 1
-
-
-def test_nor_does_leaving_the_cluster_and_joining_again():
-    table, _ = on_trial()
-    table.life.host_gone(H1, *table.when)
-    table.life.hosts_removed([H1], *table.when)
-    assert table.life.host_is(HostSlots(H1, 9), *table.when) == []
-    assert len(table.life.jobs) > 1
-
-
-def test_one_that_it_has_begun_is_none_that_it_holds_in_vain():
-    table = table_of(h1=4)
-    running, _ = sent(table, "1", "2")
-    begun(table, running)
-    pass_time(table, BEGIN_S + WAITED_S, H1)
-    assert len(sent(table, "3", "4")) == 1
-
-
-@pytest.mark.parametrize("phase", ["slot", "late", "not-yet", "no-room", "files", "keeper"])
-def test_who_gives_a_job_back_after_long_does_not_get_it_again_at_once(phase):
-    """Or it would hold the job until just before that counts as too long, again and again."""
+@pytest.mark.parametrize("phase", ["slot", "late", "not-yet", "stage"])
+def test_what_a_host_gives_back_late_is_not_held_against_it(phase):
+    """A user's files can take long, and then lack room: the host was kept from all jobs."""
     table = table_of(h1=2)
     (begin,) = sent(table, "1")
     pass_time(table, BEGIN_S - 1, H1)
-    actions = table.life.refused(H1, begin.job, 1, phase, GIVEN_BACK, *table.when)
-    assert not of_kind(Begin, actions)
+    table.life.refused(H1, begin.job, 1, phase, GIVEN_BACK, *table.when)
     table.life.host_is(HostSlots(H1, 2), *table.when)
-    assert not of_kind(Begin, pass_time(table, BEGIN_S - 2, H1))
-    assert len(sent(table, "2", "3")) == 1, "and it gets one at a time"
-    table.life.host_is(HostSlots(H2, 2), *table.when)
-    assert pass_time(table, 1, H2) == []
+    assert sent(table, "2"), "another job"
+    assert table.life.hosts.of(H1).record.in_vain_of == frozenset()
 
 
-def test_who_gives_it_back_at_once_may_have_it_again():
+def test_a_dispatcher_that_stood_still_gives_a_host_its_time():
     table = table_of(h1=1)
-    (begin,) = sent(table, "1")
-    pass_time(table, 1, H1)
-    table.life.refused(H1, begin.job, 1, "slot", GIVEN_BACK, *table.when)
-    assert len(table.life.host_is(HostSlots(H1, 1), *table.when)) == 1
+    sent(table, "1")
+    table.now_s += BEGIN_S
+    assert table.life.stood_still(BEGIN_S)
+    assert pass_time(table, BEGIN_S - 1, H1) == []
 
 
 def test_one_that_its_user_ends_meanwhile_is_cancelled():

@@ -85,7 +85,6 @@ class History(Account):
         name = name or self.rng.choice(HOSTS)
         place = self.places[name]
         place.open, place.is_here, place.is_known = SLOTS, True, True
-        place.is_limited = place.on_trial
         mine = [row for row in self.rows.values() if row.host == name]
         stale = [(row.job.id, row.attempt - 1) for row in mine if row.attempt > 1]
         self.told(self.life.host_is(HostSlots(name, SLOTS, load=self.rng.random()), *self.when))
@@ -146,7 +145,7 @@ class History(Account):
         if row.told:
             assert actions == []
             return
-        row.told, self.places[row.host].on_trial = True, False
+        row.told, self.places[row.host].in_vain_of = True, set()
         running, *released = actions
         assert (running.state, running.fate, running.begun_ago_s) == (
             JobState.RUNNING, Fate.RUNNING, 0.5)  # fmt: skip
