@@ -2,8 +2,8 @@
 stamps.
 
 Within one kernel (containers, a lab) device, inode and birth answer exactly: a file system gives
-the inode of a directory that was removed to another one. Between kernels a device number means
-nothing, and the file system decides:
+the inode of a directory that was removed to another one. (On an overlay the birth changes, so only
+device and inode count.) Between kernels a device number means nothing, and the file system decides:
 
 - Both local: two different disks, however alike. Machines cloned from one image have the same
   inodes, birth and modification times.
@@ -33,6 +33,11 @@ NETWORK_MAGICS = tuple(magic for magic in NETWORK.values() if magic)
 # if times agree and the file system here is a network one.
 ONLY_ITSELF, SEEN_ANYWHERE, SEEN_OVER_NETWORK = 0, 1, 2
 NO_DEVICE = -1
+# These may give a directory another inode when they read it again, at the latest after a reboot
+NUMBERED_ANEW = (
+    "9p", "cifs", "exfat", "fuse", "fuseblk", "msdos", "ntfs", "smb3", "vboxsf", "vfat"
+)  # fmt: skip
+BORN_ANEW = ("overlay",)  # the first write into a directory copies it, and that has another birth
 ANY_BOOT = "*"  # in place of a kernel: the host itself took the stamp
 NEVER_NS = (1 << 63) - 1
 
@@ -79,8 +84,9 @@ def comparison(there: Stamp, kernel: str) -> tuple[int, ...]:
     """Returns all that a host with that kernel needs to compare a directory with the stamp: how,
     inode, device, birth, modification, the allowed difference of the latter, and the time from
     which on it may have been modified besides."""
+    born_ns = 0 if there.file_system in BORN_ANEW else there.born_ns
     if there.kernel == ANY_BOOT:  # where no birth is known, any change of it will do
-        return SEEN_ANYWHERE, there.inode, NO_DEVICE, there.born_ns, 0, 0, 0
+        return SEEN_ANYWHERE, there.inode, NO_DEVICE, born_ns, 0, 0, 0
     one_kernel = kernel != "" and kernel == there.kernel
     how = SEEN_ANYWHERE if there.is_networked else SEEN_OVER_NETWORK
     if one_kernel:
@@ -88,7 +94,7 @@ def comparison(there: Stamp, kernel: str) -> tuple[int, ...]:
     device = there.device if one_kernel else NO_DEVICE
     apart_ns = int(CACHED_S * 1e9)
     since_ns = there.seen_ns - apart_ns if there.seen_ns > 0 else NEVER_NS
-    return how, there.inode, device, there.born_ns, there.changed_ns, apart_ns, since_ns
+    return how, there.inode, device, born_ns, there.changed_ns, apart_ns, since_ns
 
 
 def fits(compared: tuple[int, ...], here: Stamp, is_networked: bool) -> bool:
@@ -106,8 +112,8 @@ def fits(compared: tuple[int, ...], here: Stamp, is_networked: bool) -> bool:
 
 def on_its_host(stamp: Stamp) -> Stamp | None:
     """Returns what to compare with on the host that took the stamp, perhaps after a reboot: inode
-    and birth. None: nothing, as a file system in user space may number its directories anew."""
-    if stamp.file_system.partition(".")[0] == "fuse":
+    and birth. None: nothing, as its file system may number directories anew."""
+    if stamp.file_system.partition(".")[0] in NUMBERED_ANEW:
         return None
     return replace(stamp, kernel=ANY_BOOT)
 

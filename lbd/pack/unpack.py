@@ -5,7 +5,8 @@ moved there in one step once all of it has arrived, so nothing partly fetched is
 name, whatever is killed on the way.
 
 Others may be able to write into that directory, and then they can rename everything in it, also
-what is not theirs. So what arrives is created within a directory that only its user may enter.
+what is not theirs. So what arrives is created within a directory that only its user may enter: one
+for all listed paths of a directory, since each takes two descriptors until everything has arrived.
 """
 
 import ctypes
@@ -29,7 +30,7 @@ from lbd.pack.pack import (
 )
 
 RENAME_EXCHANGE = 2
-FRESH, OLD, PROBE = HELD = b".lbd-new", b".lbd-old", b".lbd-probe"
+FRESH, OLD, PROBE = HELD = b".lbd-new", b".lbd-old", b".lbd-probe"  # what their names begin with
 
 
 class Fetching:
@@ -63,16 +64,19 @@ class Fetching:
     def unpack(self, source: BinaryIO, allowance: Allowance, *, all_there: bool) -> None:
         """`all_there`: no path may be missing. Raises BadPack, OSError."""
         self.clear()  # leftovers of a killed transfer with the same mark
-        parents, holders = dict[int, int](), dict[int, int]()
+        parents, holders = dict[bytes, int](), dict[bytes, int]()
+        beside = dict[bytes, bytes]()
 
         def place(number: int) -> tuple[int, bytes]:
             if number >= len(self._fetch):
                 raise BadPack("received more than requested")
             path = self._fetch[number]
-            if number not in parents:
-                parents[number] = open_parent(path, follow=True, make=True)
-                holders[number] = hold(parents[number], self._beside(number))
-            return holders[number], FRESH
+            above = os.path.dirname(path)
+            if above not in parents:
+                parents[above] = open_parent(path, follow=True, make=True)
+                beside[above] = self._beside(number)
+                holders[above] = hold(parents[above], beside[above])
+            return holders[above], FRESH + b"-%d" % number
 
         def allows_link(path: bytes, target: bytes) -> bool:
             number, _, below = path.partition(b"/")
@@ -87,20 +91,23 @@ class Fetching:
         finally:
             for holder in holders.values():
                 clear_held(holder)
-            for number, parent in parents.items():
+            for above, parent in parents.items():
                 with suppress(OSError):
-                    os.rmdir(self._beside(number), dir_fd=parent)
+                    os.rmdir(beside[above], dir_fd=parent)
             for descriptor in (*parents.values(), *holders.values()):
                 os.close(descriptor)
 
-    def _commit(self, result: Unpacked, parents: dict[int, int], holders: dict[int, int]) -> None:
+    def _commit(
+        self, result: Unpacked, parents: dict[bytes, int], holders: dict[bytes, int]
+    ) -> None:
         """Moves everything into its place. Raises BadPack, usually before anything was moved."""
         arrived = sorted(result.arrived)
         Fetching(self._send, [self._fetch[number] for number in arrived], self._mark).check()
         for number in arrived:
             path = self._fetch[number]
+            above, name = os.path.split(path)
             with naming(path):
-                put_in_place(holders[number], parents[number], os.path.basename(path))
+                put_in_place(holders[above], number, parents[above], name)
 
     def _beside(self, number: int) -> bytes:
         return b".lbd-%d-%d" % (self._mark, number)
@@ -132,8 +139,10 @@ def hold(parent: int, name: bytes) -> int:
         if os.fstat(holder).st_uid != owner or os.listdir(holder) != [os.fsdecode(PROBE)]:
             raise BadPack(f"{shown(name)}: somebody has replaced it")
         os.unlink(PROBE, dir_fd=holder)
-        with suppress(OSError):
-            os.fchmod(holder, 0o700)
+        mode = stat.S_IMODE(os.fstat(holder).st_mode)
+        if mode & 0o077:  # else nothing is changed: that could take away setgid, and so the group
+            with suppress(OSError):
+                os.fchmod(holder, mode & 0o7700)
     except BaseException:
         os.close(holder)
         raise
@@ -142,8 +151,10 @@ def hold(parent: int, name: bytes) -> int:
 
 def clear_held(holder: int) -> None:
     """Removes what is ours in it, and nothing else: it may be another directory by now."""
-    for name in HELD:
-        clear_away(name, holder)
+    with suppress(OSError):
+        for name in map(os.fsencode, os.listdir(holder)):
+            if name.startswith(HELD):
+                clear_away(name, holder)
 
 
 def stays_inside(link: bytes, target: bytes) -> bool:
@@ -160,20 +171,28 @@ def stays_inside(link: bytes, target: bytes) -> bool:
     return end != b".." and not end.startswith(b"../")
 
 
-def put_in_place(holder: int, parent: int, name: bytes) -> None:
+def put_in_place(holder: int, number: int, parent: int, name: bytes) -> None:
     """Moves what has arrived to `name`, in one step. Raises OSError."""
+    fresh, old = FRESH + b"-%d" % number, OLD + b"-%d" % number
     try:
-        move(FRESH, holder, name, parent)
+        move(fresh, holder, name, parent)
         return
     except OSError as problem:
         if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
     libc = ctypes.CDLL(None)
     exchange = getattr(libc, "renameat2", None)
-    if exchange is not None and exchange(holder, FRESH, parent, name, RENAME_EXCHANGE) == 0:
+    if exchange is not None and exchange(holder, fresh, parent, name, RENAME_EXCHANGE) == 0:
         return  # the old one, now under the fresh one's name, is removed later
-    move(name, parent, OLD, holder)
-    move(FRESH, holder, name, parent)
+    move(name, parent, old, holder)
+    try:
+        move(fresh, holder, name, parent)
+    except BaseException:
+        for back in (name, name[:200] + OLD):  # the latter if something has got its name
+            with suppress(OSError):
+                move(old, holder, back, parent)
+                break
+        raise
 
 
 def move(name: bytes, source: int, moved: bytes, target: int) -> None:

@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from lbd.launch.directory_stamp import CACHED_S, Stamp, is_same, on_its_host, read_stamp
+from lbd.launch.directory_stamp import (
+    CACHED_S,
+    NUMBERED_ANEW,
+    Stamp,
+    is_same,
+    on_its_host,
+    read_stamp,
+)
 
 DISK = Stamp("kernel-a", 2049, 131, 1_700_000_000_000_000_001, 1_750_000_000_000_000_000, "ext4")
 OTHER_DISK = replace(DISK, kernel="kernel-b")
@@ -27,6 +34,10 @@ PAIRS = {
         Stamp("k", 60, 256, 5, 5, "btrfs"), Stamp("k", 61, 256, 5, 5, "btrfs"), False),
     "two overlays": (
         Stamp("k", 70, 9, 5, 5, "overlay"), Stamp("k", 71, 9, 5, 5, "overlay"), False),
+    "an overlay's, before the first write into it and after": (
+        Stamp("k", 70, 9, 5, 5, "overlay"), Stamp("k", 70, 9, 8, 8, "overlay"), True),
+    "an overlay's other one": (
+        Stamp("k", 70, 9, 5, 5, "overlay"), Stamp("k", 70, 8, 5, 5, "overlay"), False),
     "machines cloned from one image": (DISK, OTHER_DISK, False),
     "nobody knows the kernel": (replace(DISK, kernel=""), replace(DISK, kernel=""), False),
     "two clients of a server": (NFS, NFS_TOO, True),
@@ -62,7 +73,20 @@ def test_same_or_different(name):
 )
 def test_whether_it_is_still_the_directory_of_before(now, still):
     assert is_same(now, on_its_host(DISK)) is still
-    assert on_its_host(replace(DISK, file_system="fuse.sshfs")) is None
+
+
+def test_the_first_write_into_an_overlays_directory_changes_its_birth():
+    before = Stamp("k", 70, 9, 5, 5, "overlay")
+    after = replace(before, kernel="rebooted", born_ns=8, changed_ns=8)
+    assert is_same(after, on_its_host(before))
+    assert not is_same(replace(after, inode=8), on_its_host(before))
+
+
+@pytest.mark.parametrize("kind", [*NUMBERED_ANEW, "fuse.sshfs", "fuse.ntfs-3g"])
+def test_nothing_is_compared_where_inodes_are_numbered_anew(kind):
+    """A queued job in a directory on a memory stick did not start any more after a reboot."""
+    assert on_its_host(replace(DISK, file_system=kind)) is None
+    assert {"vfat", "exfat", "cifs", "9p", "fuse", "fuseblk"} <= set(NUMBERED_ANEW)
 
 
 @pytest.mark.parametrize(("later", "same"), [(-LATE, False), (1 - LATE, True), (9 * LATE, True)])

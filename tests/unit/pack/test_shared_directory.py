@@ -1,5 +1,6 @@
 """Files come back into a directory where others may write, and so rename what is in it."""
 
+import errno
 import io
 import os
 import stat
@@ -9,7 +10,7 @@ import pytest
 
 from lbd.pack import unpack
 from lbd.pack.pack import Allowance, BadPack, Packer
-from lbd.pack.unpack import FRESH, Fetching, hold
+from lbd.pack.unpack import FRESH, OLD, Fetching, hold
 
 NOBODY = 65534
 
@@ -145,3 +146,85 @@ def test_a_directory_that_nobody_may_write_to_comes_back(project, is_sent):
     assert stat.S_IMODE((here / "out").stat().st_mode) == 0o555
     assert os.listdir(here / "out") == ["new"]
     assert not list(here.glob(".lbd-*"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to another group")
+def test_what_comes_back_gets_the_group_of_a_setgid_directory(project):
+    """It got the group of its user, and others of the project could not read it."""
+    here, data = project
+    os.chown(here, 0, NOBODY)
+    here.chmod(0o2775)
+    modes = []
+    act = lambda: modes.extend(path.stat().st_mode for path in here.glob(".lbd-*"))  # noqa: E731
+    fetch(Meanwhile(data, act))
+    assert [(here / name).stat().st_gid for name in ("out", "out/new")] == [NOBODY, NOBODY]
+    assert [stat.S_IMODE(mode) for mode in modes] == [0o2700]
+
+
+@pytest.fixture
+def no_exchange(project, monkeypatch):
+    """A directory in the place of what comes back, where two cannot change places in one step, and
+    the moves into that place: each may be made to fail."""
+    here, data = project
+    (here / "out").mkdir()
+    (here / "out/old").touch()
+    move, moves = unpack.move, []
+
+    def act(name, source, moved, target):
+        if name.startswith(FRESH):
+            moves.append(moved)
+            if len(moves) == 2:
+                if (here / "taken").exists():
+                    (here / "taken").rename(here / "out")
+                raise OSError(errno.EIO, "no such luck")
+        move(name, source, moved, target)
+
+    monkeypatch.setattr(unpack.ctypes, "CDLL", lambda _: None)
+    monkeypatch.setattr(unpack, "move", act)
+    return here, data
+
+
+def test_a_directory_that_cannot_be_replaced_stays(no_exchange):
+    """It had been moved away to be removed, and was."""
+    here, data = no_exchange
+    with pytest.raises(BadPack, match="no such luck"):
+        Fetching([b"out"], [b"out"], 7).unpack(
+            io.BytesIO(data), Allowance(1 << 20, 100), all_there=True
+        )
+    assert os.listdir(here / "out") == ["old"]
+    assert not list(here.glob(".lbd-*"))
+
+
+def test_it_stays_beside_what_has_got_its_name_meanwhile(no_exchange):
+    here, data = no_exchange
+    (here / "taken").mkdir()
+    (here / "taken/theirs").touch()
+    with pytest.raises(BadPack, match="no such luck"):
+        Fetching([b"out"], [b"out"], 7).unpack(
+            io.BytesIO(data), Allowance(1 << 20, 100), all_there=True
+        )
+    assert os.listdir(here / "out") == ["theirs"]
+    assert os.listdir(here / ("out" + os.fsdecode(OLD))) == ["old"]
+
+
+def test_paths_of_one_directory_are_held_together(project):
+    """Each took two descriptors until all had arrived: of 1024, some 500 paths."""
+    here, _ = project
+    there = here.parent / "there"
+    paths = [b"%s%d" % (place, number) for place in (b"", b"sub/") for number in range(9)]
+    (there / "sub").mkdir()
+    for path in paths:
+        (there / os.fsdecode(path)).write_bytes(path)
+    data = packed(there, paths)
+    os.chdir(here)
+    held = []
+
+    def act():
+        held.extend((len(list(here.rglob(".lbd-*-*/"))), len(os.listdir("/proc/self/fd"))))
+
+    before = len(os.listdir("/proc/self/fd"))
+    Fetching([], paths, 7).unpack(Meanwhile(data, act), Allowance(1 << 20, 100), all_there=True)
+    assert held == [2, before + 4]
+    assert [path for path in paths if (here / os.fsdecode(path)).read_bytes() != path] == []
+    assert not list(here.rglob(".lbd-*"))
+    assert len(os.listdir("/proc/self/fd")) == before
