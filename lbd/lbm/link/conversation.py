@@ -20,6 +20,7 @@ INBOX_BYTES = 4 * WINDOW_BYTES + (1 << 20)
 # The limit where little is said: of a workdir, and to a command that has not begun, which gets no
 # input yet
 FEW_BYTES, EARLY_BYTES = 1 << 16, 1 << 14
+FEW_MESSAGES = 64  # are looked through for one that a later one replaces
 MESSAGE_BYTES = 512  # the cost of even an empty message
 # At least what a host that gathers small messages (`Outbox`) sends at once. With less, more and
 # more messages would wait to be read.
@@ -92,8 +93,8 @@ class Conversation:
             return True
         if self._broken is not None:
             return True
-        if message[0] in tags.LATEST and self._inbox and self._inbox[-1][0] == message[0]:
-            self._inbox_bytes -= MESSAGE_BYTES + len(self._inbox.pop()[1])
+        if message[0] in tags.LATEST and len(self._inbox) < FEW_MESSAGES:
+            self._drop_earlier(message[0])
         self._inbox_bytes += MESSAGE_BYTES + len(message[1])
         if self._inbox_bytes > self.ahead_bytes:
             self._inbox.clear()
@@ -102,6 +103,11 @@ class Conversation:
         self._inbox.append(message)
         self._wake()
         return True
+
+    def _drop_earlier(self, tag: bytes) -> None:
+        for earlier in [one for one in self._inbox if one[0] == tag]:
+            self._inbox.remove(earlier)
+            self._inbox_bytes -= MESSAGE_BYTES + len(earlier[1])
 
     def lose(self, problem: LbdError) -> None:
         """Notes that the stream is broken: no more messages will arrive."""

@@ -306,4 +306,6 @@ class RemoteRun:
         if not self._ended:
             self._talk.hang_up(number)
         self._talk.close()
+        if self._stdio is not None:
+            self._stdio.close()
         self._talk = None

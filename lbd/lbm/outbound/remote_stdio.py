@@ -68,9 +68,11 @@ class RemoteStdio:
         )
 
     def _sink(self, number: int, descriptor: Descriptor, left: SinkState | None = None) -> Sink:
+        # An earlier release may send a standard error that is no terminal in larger pieces.
+        is_screen = self._state.has_terminal and (self._state.grants_windows or number == 1)
         window = Window(
             self._windows(),
-            tags.SCREEN_BYTES if self._state.has_terminal else tags.WINDOW_BYTES,
+            tags.SCREEN_BYTES if is_screen else tags.WINDOW_BYTES,
             is_granted=self._state.grants_windows,
             left_bytes=left.window_bytes if left is not None else 0,
         )
@@ -107,8 +109,13 @@ class RemoteStdio:
             self._stdin_task = self._stdin.start()
 
     def close(self) -> None:
-        for task in self._writing.values():
-            task.cancel()
+        for number, sink in self._sinks.items():
+            if number in self._writing:
+                self._writing[number].cancel()
+            else:  # it was not started
+                sink.close()
+        if self._stdin is not None and self._stdin_task is None:
+            self._stdin.close()
         self.stop_input()
         file, self._state.input_file = self._state.input_file, NO_FD
         if file >= 0:
