@@ -93,7 +93,7 @@ MAY_IMPORT = {
     | NETWORK
     | {"lbd.console", "lbd.load", "lbd.client", "lbd.dispatch.ledger.database_url"}
     | {"lbd.dispatch.core.configured", "lbd.dispatch.core.disciplines.registry"}
-    | {"lbd.keeper.gate", "lbd.keeper.local_account"},
+    | {"lbd.keeper.gate", "lbd.keeper.local_account", "lbd.lbm.staging.workdir_root"},
     "lbd.web": SET
     | PROCESS
     | {"lbd.policy", "lbd.trust", "lbd.console", "lbd.doctor", "lbd.net.connection_share"},

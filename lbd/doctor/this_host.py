@@ -27,6 +27,7 @@ from lbd.doctor.checks import (
 from lbd.doctor.daemon_replies import restart_keeper
 from lbd.doctor.unit_paths import barred
 from lbd.keeper.gate import BY_KEEPER, users_of
+from lbd.lbm.staging.workdir_root import Looks, NotOurs, check_root, is_default
 from lbd.load.process_table import task_of
 from lbd.process.accounts import ROOT, USERADD
 from lbd.process.disk_space import shortage_of
@@ -67,15 +68,30 @@ def host_checks(config: Config) -> Iterator[Check]:
 
 
 def workdirs(config: Config) -> Iterator[Check]:
-    root, note = Path(workdir_root(config)), workdirs_note(config.host.state_dir)
-    with suppress(OSError):
-        instead, own = note.read_text(), {0, note.stat().st_uid}
-        for path in (root, root / config.host.name):
-            if (owner := path.lstat().st_uid) not in own:
-                says = f"{path} is owned by {owner_name(owner)}; working directories are in "
-                fix = f"remove {path}, or set stage.root; then lbctl restart"
-                yield Check("stage directory", WARN, f"{says}{instead}", fix)
+    """Checks whether another user has made the directory first, or mounted something there."""
+    root, state = workdir_root(config), config.host.state_dir
+    try:
+        owners = {0, os.stat(state).st_uid}
+    except OSError:
+        owners = {0, *daemon_owner(config)}
+    try:
+        Looks().look(lambda path: check_root(path, owners), Path(root, config.host.name))
+    except (NotOurs, TimeoutError) as found:
+        above = os.path.dirname(found.filename)
+        if os.access(above, os.X_OK, effective_ids=True):  # else the caller may not look
+            fix = f"remove {found.filename}, or set stage.root; then lbctl restart"
+            if not is_default(root, state):
+                says = f"{found.strerror}; commands with files are refused here"
+                yield Check("stage directory", FAULT, says, fix)
                 return
+            instead = "the LBM will use a directory beside it"
+            with suppress(OSError):
+                noted = os.fsdecode(workdirs_note(state).read_bytes())
+                instead = f"working directories are in {noted}"
+            yield Check("stage directory", WARN, f"{found.strerror}; {instead}", fix)
+            return
+    except OSError:
+        pass  # perhaps created when the LBM starts
     if os.path.exists(config.stage.root):  # created when the first command needs it
         yield directory("stage directory", config.stage.root)
 

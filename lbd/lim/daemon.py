@@ -172,7 +172,8 @@ class Lim:
 
     def handle(self, event: e.Event, now_s: float) -> None:
         due_s = self.state.next_due_s
-        self.perform(self.state.handle(event, now_s))
+        sender = event.to if isinstance(event, e.Replied) else ""
+        self.perform(self.state.handle(event, now_s), sender)
         if self.state.next_due_s < due_s:
             self._ticking.start()
 

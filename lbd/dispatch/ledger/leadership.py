@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Protocol
 
-from lbd.dispatch.core.ledger_rows import LedgerTrouble
+from lbd.dispatch.core.ledger_rows import Deposed, LedgerTrouble
 from lbd.dispatch.ledger.sqlite import SqliteLedger, no_space
 from lbd.dispatch.ledger.store import Store
 from lbd.errors import ConfigError
@@ -82,10 +82,18 @@ class OneFile:
         return self._ledger
 
     def beside(self) -> dict[str, Coroutine[None, None, None]]:
-        return {}
+        return {"lock of the ledger": self._watch_lock()}
+
+    async def _watch_lock(self) -> None:
+        """Raises Deposed once the file at the lock's name is another one, which another could
+        lock."""
+        while True:
+            if not await asyncio.to_thread(is_at, self._lock, lock_of(self._path)):
+                raise Deposed(f"{lock_of(self._path)} has been removed or replaced")
+            await asyncio.sleep(RETRY_S)
 
     def leads(self) -> bool:
-        return True
+        return self._lock != NO_LOCK
 
     async def end(self) -> None:
         if self._ledger is not None:
@@ -99,16 +107,27 @@ class OneFile:
         return
 
 
+def is_at(descriptor: int, path: Path) -> bool:
+    """Whether the open file is the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
+
+
+def lock_of(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
 def lock_beside(path: Path) -> int:
     """Returns a descriptor that holds the lock until it is closed. Raises LedgerTrouble if it is
     held elsewhere, ConfigError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return lock_file(path.with_name(path.name + ".lock"), 0.0)
+        return lock_file(lock_of(path), 0.0)
     except TimeoutError:
         raise LedgerTrouble(
-            f"{path}: the dispatcher of another host has it open; this one begins when that has "
-            "ended",
+            f"{path}: another dispatcher has it open; this one begins when that has ended",
             passes=True,
         ) from None
     except OSError as problem:

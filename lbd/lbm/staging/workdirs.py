@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 from lbd.config.schema import StageConfig
 from lbd.errors import Unavailable
@@ -29,10 +28,9 @@ from lbd.keeper.local_account import LocalUser
 from lbd.lbm.as_user import AsUser, StepFailed
 from lbd.lbm.core.jobs import Jobs
 from lbd.lbm.core.slots import USER_SHARE
-from lbd.lbm.staging.workdir_root import MODE, WorkdirRoot
+from lbd.lbm.staging.workdir_root import MODE, WorkdirRoot, mount_of
 from lbd.net.gen import lbm_pb2
 from lbd.pack.clear import clear_away
-from lbd.text.kernel_tables import lines_of
 
 POLL_S = 0.05
 POLLS = 600  # for the processes in a workdir to be gone
@@ -77,12 +75,6 @@ def is_plain_directory(path: bytes, uid: int) -> bool:
             return False
         found = os.fstat(opened[1])
         return stat.S_ISDIR(found.st_mode) and found.st_uid == uid
-
-
-def mount_of(descriptor: int) -> str:
-    """Returns the line with the mount's number. Raises OSError."""
-    lines = lines_of(Path(f"/proc/self/fdinfo/{descriptor}").read_bytes())
-    return next(line for line in lines if line.startswith("mnt_id:"))
 
 
 def check_allowed(limits: StageConfig) -> None:

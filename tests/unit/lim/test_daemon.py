@@ -325,14 +325,13 @@ def test_a_line_says_how_many_were_left_out(caplog):
     assert caplog.messages == ["50 more lines about what host h2 has sent were left out"]
 
 
-def test_who_goes_on_is_counted_too(caplog):
-    caplog.set_level("INFO")
-    lines = Lines()
-    for number in range(150):
-        lines.say(Log(f"host h2 is here {number}", peer="h2"), 1.0)
-    caplog.clear()
-    lines.say(Log("host h2 is here", peer="h2"), 1.0 + 1 / LINES_PER_S)
-    assert caplog.messages == ["50 more lines about host h2 were left out", "host h2 is here"]
+async def test_what_a_host_replies_counts_as_sent_by_it(two, monkeypatch):
+    said = []
+    monkeypatch.setattr("lbd.lim.daemon.LINES.say", lambda *given: said.append(given[2]))
+    lim = two[0].lim
+    monkeypatch.setattr(lim.state, "handle", lambda *_: [Log("host h9 is here", peer="h9")])
+    lim.handle(Replied("h2", m.Ping(), m.Message("lbd", "h2", 1, m.Ack())), 1.0)
+    assert said == ["h2"]
 
 
 async def test_a_goodbye_is_sent(two):

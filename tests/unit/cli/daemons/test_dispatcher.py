@@ -18,7 +18,7 @@ from lbd.config.schema import Config, HostConfig
 from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.disciplines.fcfs import Fcfs
 from lbd.dispatch.core.hosts import Terms
-from lbd.dispatch.core.ledger_rows import LedgerTrouble
+from lbd.dispatch.core.ledger_rows import Deposed, LedgerTrouble
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.ledger import leadership, sqlite
 from lbd.dispatch.ledger.leadership import OneFile
@@ -140,13 +140,29 @@ async def test_of_two_that_see_one_file_one_leads(tmp_path, monkeypatch):
     one, other = (OneFile(file, tmp_path / f"{number}.last") for number in (1, 2))
     await one.lead(print)
     for _ in range(2):
-        with pytest.raises(LedgerTrouble, match="dispatcher of another host has it") as caught:
+        with pytest.raises(
+            LedgerTrouble, match="another dispatcher has it open; this one"
+        ) as caught:
             await other.lead(print)
         assert caught.value.passes
         await other.end()
     await one.end()
     await other.lead(print)
     await other.end()
+
+
+async def test_one_whose_lock_file_was_removed_or_replaced_does_not_lead(tmp_path, monkeypatch):
+    """Another one can lock the file that is there by now."""
+    monkeypatch.setattr(leadership, "RETRY_S", 0.01)
+    one = OneFile(tmp_path / "ledger.sqlite", tmp_path / "ledger.last")
+    await one.lead(print)
+    (watching,) = (asyncio.create_task(task) for task in one.beside().values())
+    await asyncio.sleep(0.05)
+    assert not watching.done()
+    (tmp_path / "ledger.sqlite.lock").unlink()
+    with pytest.raises(Deposed, match="has been removed or replaced"):
+        await asyncio.wait_for(watching, 10)
+    await one.end()
 
 
 async def test_one_that_waits_for_its_ledger_counts_as_started_and_says_why(tmp_path, monkeypatch):
@@ -266,7 +282,7 @@ async def test_a_host_that_was_removed_is_dropped_as_soon_as_the_lim_says_so(tmp
         asked.append(request)
         return answers.pop(0) if answers else {"hosts": []}
 
-    hosts.heard(HostSlots(HostId("g2"), 1), 0.0)
+    hosts.heard(HostSlots(HostId("g2"), 1))
     sock = None
     dropping = asyncio.create_task(drop_removed(tmp_path / "lim.sock", own))
     try:
