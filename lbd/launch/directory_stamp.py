@@ -34,10 +34,12 @@ NETWORK_MAGICS = tuple(magic for magic in NETWORK.values() if magic)
 ONLY_ITSELF, SEEN_ANYWHERE, SEEN_OVER_NETWORK = 0, 1, 2
 NO_DEVICE = -1
 # These may give a directory another inode when they read it again, at the latest after a reboot
-NUMBERED_ANEW = (
+UNSTABLE_INODES = (
     "9p", "cifs", "exfat", "fuse", "fuseblk", "msdos", "ntfs", "smb3", "vboxsf", "vfat"
 )  # fmt: skip
-BORN_ANEW = ("overlay",)  # the first write into a directory copies it, and that has another birth
+UNSTABLE_BIRTHS = (
+    "overlay",
+)  # the first write into a directory copies it, and that has another birth
 ANY_BOOT = "*"  # in place of a kernel: the host itself took the stamp
 NEVER_NS = (1 << 63) - 1
 
@@ -84,7 +86,7 @@ def comparison(there: Stamp, kernel: str) -> tuple[int, ...]:
     """Returns all that a host with that kernel needs to compare a directory with the stamp: how,
     inode, device, birth, modification, the allowed difference of the latter, and the time from
     which on it may have been modified besides."""
-    born_ns = 0 if there.file_system in BORN_ANEW else there.born_ns
+    born_ns = 0 if there.file_system in UNSTABLE_BIRTHS else there.born_ns
     if there.kernel == ANY_BOOT:  # where no birth is known, any change of it will do
         return SEEN_ANYWHERE, there.inode, NO_DEVICE, born_ns, 0, 0, 0
     one_kernel = kernel != "" and kernel == there.kernel
@@ -112,8 +114,8 @@ def fits(compared: tuple[int, ...], here: Stamp, is_networked: bool) -> bool:
 
 def on_its_host(stamp: Stamp) -> Stamp | None:
     """Returns what to compare with on the host that took the stamp, perhaps after a reboot: inode
-    and birth. None: nothing, as its file system may number directories anew."""
-    if stamp.file_system.partition(".")[0] in NUMBERED_ANEW:
+    and birth. None: nothing, as its file system keeps no inode numbers."""
+    if stamp.file_system.partition(".")[0] in UNSTABLE_INODES:
         return None
     return replace(stamp, kernel=ANY_BOOT)
 

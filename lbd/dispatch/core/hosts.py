@@ -63,7 +63,7 @@ class Contact:
 @dataclass(slots=True)
 class TrackRecord:
     """What a host has done to the attempts that it was given. It outlives the host's membership, or
-    any host could begin anew by leaving the cluster and joining again."""
+    any host could wipe it out by leaving the cluster and joining again."""
 
     failures: int = 0  # in a row
     failed_s: float = -math.inf  # the last failure

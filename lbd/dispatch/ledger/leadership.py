@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Protocol
 
 from lbd.dispatch.core.ledger_rows import Deposed, LedgerTrouble
-from lbd.dispatch.ledger.sqlite import SqliteLedger, no_space
+from lbd.dispatch.ledger.sqlite import SqliteLedger, why_not_opened
 from lbd.dispatch.ledger.store import Store
-from lbd.errors import ConfigError
 from lbd.process.file_lock import lock_file
-from lbd.process.own_directory import FULL
-from lbd.process.units import why_not_written
 from lbd.process.whole_file import write_whole
 from lbd.text.dispatcher_phrases import AWAY
 
@@ -131,10 +128,7 @@ def lock_beside(path: Path) -> int:
             passes=True,
         ) from None
     except OSError as problem:
-        if problem.errno in FULL:
-            raise LedgerTrouble(no_space(path), passes=True) from problem
-        why = why_not_written(problem, path.parent)
-        raise ConfigError(f"dispatch.store {path}: {why}") from problem
+        raise why_not_opened(path, problem) from problem
 
 
 def last_file(note: Path) -> Path | None:

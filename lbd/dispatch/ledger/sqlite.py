@@ -67,10 +67,7 @@ class SqliteLedger(Store):
                 self._reader = connect(path)
                 unused.pop_all()
         except OSError as problem:
-            if problem.errno in FULL:
-                raise LedgerTrouble(no_space(path), passes=True) from problem
-            why = why_not_written(problem, path.parent)
-            raise ConfigError(f"dispatch.store {path}: {why}") from problem
+            raise why_not_opened(path, problem) from problem
         except sqlite3.Error as problem:
             if may_pass(problem):
                 has_room = not is_full(path.parent, LEAST_BYTES)
@@ -235,6 +232,13 @@ def may_pass(problem: sqlite3.Error) -> bool:
     which SQLite has no other word than for a broken one."""
     primary = getattr(problem, "sqlite_errorcode", 0) & 0xFF
     return primary in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+
+
+def why_not_opened(path: Path, problem: OSError) -> LedgerTrouble | ConfigError:
+    """Returns what to raise if the file, or one beside it, cannot be made or written."""
+    if problem.errno in FULL:
+        return LedgerTrouble(no_space(path), passes=True)
+    return ConfigError(f"dispatch.store {path}: {why_not_written(problem, path.parent)}")
 
 
 def no_space(path: Path) -> str:

@@ -59,11 +59,11 @@ class Window:
     def grow(self) -> None:
         """Doubles it, if that is within the budget."""
         size_bytes = min(2 * self.size_bytes, self._largest_bytes)
-        if self._share.take(size_bytes - self._first_bytes) and size_bytes > self.size_bytes:
+        if size_bytes > self.size_bytes and self._share.take(size_bytes - self._first_bytes):
             self.size_bytes = size_bytes
             self.acknowledge_bytes = size_bytes // ACKNOWLEDGE_SHARE
 
     def close(self) -> None:
         """Nothing more of it is kept here."""
-        self._first_bytes = self._largest_bytes = self.size_bytes
+        self._largest_bytes = self.size_bytes  # so it does not grow again
         self._share.give_back()

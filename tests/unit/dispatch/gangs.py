@@ -6,7 +6,7 @@ from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.registry import make
 from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.lifecycle import Lifecycle
-from lbd.dispatch.core.records import Cause, Ending
+from lbd.dispatch.core.records import Begin, Cause, Ending
 from lbd.dispatch.core.shares import Rules
 from lbd.dispatch.core.why_waiting import waiting_reason
 from lbd.model import HostId, JobId
@@ -82,3 +82,11 @@ class Table:
 
 def of_kind(kind, actions):
     return [action for action in actions if isinstance(action, kind)]
+
+
+def send(table, actions):
+    """Sends the attempts that these begin, and returns them."""
+    begins = of_kind(Begin, actions)
+    for one in begins:
+        assert table.life.sending(one.job, one.attempt, table.now_s)
+    return begins

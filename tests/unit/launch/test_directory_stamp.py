@@ -6,7 +6,7 @@ import pytest
 
 from lbd.launch.directory_stamp import (
     CACHED_S,
-    NUMBERED_ANEW,
+    UNSTABLE_INODES,
     Stamp,
     is_same,
     on_its_host,
@@ -82,11 +82,11 @@ def test_the_first_write_into_an_overlays_directory_changes_its_birth():
     assert not is_same(replace(after, inode=8), on_its_host(before))
 
 
-@pytest.mark.parametrize("kind", [*NUMBERED_ANEW, "fuse.sshfs", "fuse.ntfs-3g"])
+@pytest.mark.parametrize("kind", [*UNSTABLE_INODES, "fuse.sshfs", "fuse.ntfs-3g"])
 def test_nothing_is_compared_where_inodes_are_numbered_anew(kind):
     """A queued job in a directory on a memory stick did not start any more after a reboot."""
     assert on_its_host(replace(DISK, file_system=kind)) is None
-    assert {"vfat", "exfat", "cifs", "9p", "fuse", "fuseblk"} <= set(NUMBERED_ANEW)
+    assert {"vfat", "exfat", "cifs", "9p", "fuse", "fuseblk"} <= set(UNSTABLE_INODES)
 
 
 @pytest.mark.parametrize(("later", "same"), [(-LATE, False), (1 - LATE, True), (9 * LATE, True)])

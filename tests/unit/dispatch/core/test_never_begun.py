@@ -9,6 +9,7 @@ from lbd.dispatch.core.retry import Bars
 from lbd.dispatch.core.why_waiting import waiting_reason
 from lbd.model import HostId, JobId, JobState
 from tests.unit.dispatch.core.test_lifecycle import H1, H2, OK, Table
+from tests.unit.dispatch.gangs import of_kind, send
 
 LEASE_S, BEGIN_S = 10.0, 60.0
 GIVEN_BACK = Ending(Cause.LOST, reason="no free slot")
@@ -29,17 +30,6 @@ def sent(table, *names, **more):
     begins = [one for name in names for one in table.submit(name, **more)]
     send(table, begins)
     return begins
-
-
-def send(table, actions):
-    begins = of_kind(Begin, actions)
-    for one in begins:
-        assert table.life.sending(one.job, one.attempt, table.now_s)
-    return begins
-
-
-def of_kind(kind, actions):
-    return [one for one in actions if isinstance(one, kind)]
 
 
 def held_by(table, host):

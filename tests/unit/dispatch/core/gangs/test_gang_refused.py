@@ -5,7 +5,7 @@ import pytest
 from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Signal
 from lbd.model import REGROUP, JobId, JobState
-from tests.unit.dispatch.gangs import H1, H2, H3, Table, of_kind
+from tests.unit.dispatch.gangs import H1, H2, H3, Table, of_kind, send
 
 LATER = Ending(Cause.LOST, reason="not now", wait_s=1.0)
 LEASE_S, HOLD_S, BEGIN_S = 10.0, 20.0, 60.0
@@ -19,13 +19,6 @@ def table_of(**slots):
     for host, count in slots.items():
         table.host(host, count)
     return table
-
-
-def send(table, actions):
-    begins = of_kind(Begin, actions)
-    for one in begins:
-        assert table.life.sending(one.job, one.attempt, table.now_s)
-    return begins
 
 
 def refuse_all(table, begins, phase="not-yet", of=H3):
