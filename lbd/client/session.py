@@ -74,10 +74,13 @@ class Session:
         heeded = [n for n in FORWARDED if _signal.getsignal(n) != _signal.SIG_IGN]
         self.restore = [(number, self.set_signal(number, self.forward)) for number in heeded]
 
-    def heed_no_more(self) -> None:
-        """Restores the handlers and raises the signals sent for a command that begins here."""
+    def give_signals_back(self) -> None:
         for number, handler in self.restore:
             self.set_signal(number, handler)
+
+    def heed_no_more(self) -> None:
+        """Restores the handlers and raises the signals sent for a command that begins here."""
+        self.give_signals_back()
         for number in self.sent:
             posix.kill(posix.getpid(), number)
 
@@ -93,6 +96,9 @@ class Session:
         """Returns the exit status, unless this process becomes the command."""
         try:
             return self.hear_out()
+        except Trouble:
+            self.give_signals_back()  # nobody may read what is said of it: then they end us
+            raise
         finally:
             if self.terminal is not None:
                 self.terminal.leave_raw()

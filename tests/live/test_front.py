@@ -220,6 +220,17 @@ def test_messages_are_broken_at_words_on_a_terminal(front, sanitised, fake):
         assert_said_at_words(sanitised, fake, " ".join(words), rng.randint(1, 60))
 
 
+FULL = 'mkfifo p; exec 3<>p; dd if=/dev/zero bs=64k count=1 status=none >&3; exec "$@" 2>p'
+
+
+@pytest.mark.parametrize("kind", ["c", "python"])
+def test_a_signal_ends_a_client_that_cannot_say_that_its_lbm_is_gone(front, fake, tmp_path, kind):
+    ended = ("timeout", "--foreground", "-k", "9", "2", front, "-C", "/", "-H", "h2", "true")
+    argv = ["env", "-C", tmp_path, "sh", "-c", FULL, "sh", *ended]
+    result = fake.run(argv, lambda *_: None, **({"LBD_FRONT": kind} if kind == "python" else {}))
+    assert result.returncode == 124, "the signal did not end it"
+
+
 def test_an_lbm_that_falls_silent_in_the_middle_of_a_frame(front, fake):
     def say(connection, _):
         connection.sendall(pack(tags.WARN, b"x" * 100)[:50])

@@ -239,7 +239,10 @@ static _Noreturn void wait_for_end(bool taken) {
             if (real_program && !placed && (*field(CAUSE) == 'f' || *field(CAUSE) == 'r'))
                 leave_it(NULL); /* failed or refused */
             end_as_told();
-        case GONE: if (real_program && !placed) leave_it(NULL); else _exit(say(LOST));
+        case GONE:
+            if (real_program && !placed) leave_it(NULL);
+            sigprocmask(SIG_SETMASK, &mask_given, NULL); /* nobody may read it: signals end us */
+            _exit(say(LOST));
         case STOPPED: stop(); break;
         case WARN: if (!real_program) say("%s", body); break;
         case PLACED: if (option['v']) say("%s runs on %s: %s", *command, field(HOST), field(REASON));
