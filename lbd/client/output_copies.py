@@ -10,13 +10,13 @@ import _signal  # type: ignore[import-not-found]  # `signal` without its enums
 import posix
 
 from lbd.client.complaints import Trouble
+from lbd.client.signals import give_back
 
 TYPE_CHECKING = False  # importing typing would cost a millisecond
 if TYPE_CHECKING:
     from _socket import socket
-    from collections.abc import Sequence
 
-    Handlers = Sequence[tuple[int, object]]
+    from lbd.client.signals import Handlers
 
 PIECE_BYTES = 1 << 16
 BLOCK, SET = 0, 2  # of pthread_sigmask
@@ -57,8 +57,7 @@ class OutputCopies:
         """Waits until all output has been copied; `is_forced`: no more, as the user wants an end.
         `handlers`: of signals, which are ours again, so that ^C ends the wait for a reader."""
         sock.close()  # and with it what the LBM still holds for us
-        for number, handler in handlers:
-            _signal.signal(number, handler)
+        give_back(handlers)
         for pid in self._pids:
             if is_forced:
                 posix.kill(pid, KILL)

@@ -7,6 +7,7 @@ from time import monotonic
 from lbd.client.complaints import Trouble, say
 from lbd.client.lbm_socket import is_restarting
 from lbd.client.options import Options
+from lbd.client.signals import give_back
 from lbd.client.surroundings import Surroundings
 from lbd.local import client_tags as tags
 from lbd.local.frames import Splitter, fields, pack
@@ -74,13 +75,9 @@ class Session:
         heeded = [n for n in FORWARDED if _signal.getsignal(n) != _signal.SIG_IGN]
         self.restore = [(number, self.set_signal(number, self.forward)) for number in heeded]
 
-    def give_signals_back(self) -> None:
-        for number, handler in self.restore:
-            self.set_signal(number, handler)
-
     def heed_no_more(self) -> None:
         """Restores the handlers and raises the signals sent for a command that begins here."""
-        self.give_signals_back()
+        give_back(self.restore)
         for number in self.sent:
             posix.kill(posix.getpid(), number)
 
@@ -96,17 +93,13 @@ class Session:
         """Returns the exit status, unless this process becomes the command."""
         try:
             return self.hear_out()
-        except Trouble:
-            self.give_signals_back()  # nobody may read what is said of it: then they end us
-            raise
         finally:
             if self.terminal is not None:
                 self.terminal.leave_raw()
 
     def hear_out(self) -> int:
-        terminal = self.terminal
         while True:
-            if terminal is not None and not terminal.wait(self.sock):
+            if self.terminal is not None and not self.terminal.wait(self.sock):
                 continue
             try:
                 data = self.sock.recv(65536)
@@ -121,6 +114,7 @@ class Session:
                 data = b""
             self.silent_s = NEVER_S  # it has answered, so it may be silent from now on
             if not data:
+                give_back(self.restore)  # nobody may read what is said now: then signals end us
                 raise Trouble(LOST)
             for tag, body in self.split.feed(data):
                 if tag == tags.HERE:
@@ -169,6 +163,7 @@ class Session:
         try:
             give_descriptors(self.sock, self.around, typing)
         except OSError as problem:
+            give_back(self.restore)
             raise Trouble(why_not_given(problem)) from None
         self.begun = True
         self.set_mask(UNBLOCK, (TSTP,))

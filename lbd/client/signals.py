@@ -3,10 +3,22 @@
 import _signal  # type: ignore[import-not-found]  # `signal` without its enums
 import posix
 
+TYPE_CHECKING = False  # importing typing would cost a millisecond
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Handlers = Sequence[tuple[int, object]]
+
 INT, QUIT, STOP = 2, 3, 19
 NOT_DEADLY = (17, 18, STOP, 20, 21, 22, 23, 28)  # these stop a process or do nothing
 DUMPING = (QUIT, 4, 5, 6, 7, 8, 11, 24, 25, 31)  # signals that leave a core
 PR_SET_DUMPABLE = 4
+
+
+def give_back(handlers: "Handlers") -> None:
+    """Restores the handlers of signals."""
+    for number, handler in handlers:
+        _signal.signal(number, handler)
 
 
 def stop_by(number: int, with_group: bool) -> None:

@@ -185,6 +185,8 @@ class Lim:
                 case e.Broadcast():
                     for send in sends(self.state.table, action):
                         self._start_send(send)
+                case e.SaveIncarnation():
+                    self.kept.keep_incarnation(action.incarnation)
                 case e.SaveDrained():
                     self.kept.keep_drained(action.drained)
                 case e.SaveLasting():

@@ -28,9 +28,13 @@ def identity_of(
     except OSError as problem:
         raise not_writable(STATE, state_dir, problem) from problem
     settings = kept.resumed(base, signs=signs)
+    clock_ms = time.time_ns() // 1_000_000
+    if (above := kept.incarnation() + 1) > clock_ms:
+        kept.keep_incarnation(above)
     return Identity(
         cluster=config.cluster.name,
-        me=own_member(config),
+        me=own_member(config, max(clock_ms, above)),
+        clock_ms=clock_ms,
         others=() if alone else other_members(config),
         join_target="" if alone else join_target(config),
         cores=cores,
@@ -60,7 +64,7 @@ def others_met(config: Config) -> dict[str, str]:
     return {**found, **({"": at} if at and at not in found.values() else {})}
 
 
-def own_member(config: Config) -> m.Member:
+def own_member(config: Config, incarnation: int) -> m.Member:
     host = config.host
     ranks = {entry.name: rank for rank, entry in enumerate(config.cluster.hosts)}
     return m.Member(
@@ -69,7 +73,7 @@ def own_member(config: Config) -> m.Member:
         lim_port=config.lim.port,
         lbm_port=config.lbm.port,
         rank=ranks.get(host.name, UNLISTED_RANK),
-        incarnation=time.time_ns() // 1_000_000,
+        incarnation=incarnation,
         version=__version__,
         vector_format=m.VECTOR_FORMAT,
     )

@@ -1,4 +1,4 @@
-"""The settings that a LIM saves on disk: its own drain, and what outlives all LIMs.
+"""What a LIM saves on disk: its own drain and incarnation, and settings that outlive all LIMs.
 
 The latter are the drains of hosts that were away, the notes on current and past drains, and the
 saved settings, with their author's seal. They are saved with the number of their settings. A LIM
@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 
 NOT_SAID = object()
 AGAIN_S = 5.0
+FIGURES_MAX = 20  # of an incarnation
 
 
 class SettingsFile(SavedSettings):
@@ -56,6 +57,7 @@ class SettingsFile(SavedSettings):
         super().__init__(state_dir)
         self._cluster = cluster
         self._drained = state_dir / "drained"
+        self._incarnation = state_dir / "incarnation"
         # Why what was saved last is not on disk, and how it is saved.
         self._faults: dict[Path, tuple[str, Callable[[], None]]] = {}
         self.follow: Callable[[Settings], None] = lambda _: None  # called with what was saved
@@ -67,6 +69,18 @@ class SettingsFile(SavedSettings):
 
     def drained(self) -> bool:
         return self._drained.exists()
+
+    def incarnation(self) -> int:
+        """Returns the last one that was above the clock; 0: there was none, or it cannot be
+        read."""
+        try:
+            with self._incarnation.open("rb") as file:
+                return min(int(file.read(FIGURES_MAX)), COUNTER_MAX - 1)
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError) as problem:
+            log.warning("ignored %s: %s", self._incarnation, problem)
+        return 0
 
     def resumed(self, base: InForce, *, signs: bool) -> Settings:
         """Returns the settings to start with: the saved ones, layered over the configuration. A
@@ -102,6 +116,11 @@ class SettingsFile(SavedSettings):
 
     def keep_drained(self, drained: bool) -> None:
         self._try(self._drained, partial(self._write_drained, drained))
+
+    def keep_incarnation(self, incarnation: int) -> None:
+        data = str(incarnation).encode()
+        write = partial(write_whole, self._incarnation, data, 0o600, is_durable=True)
+        self._try(self._incarnation, write)
 
     def keep_settings(self, settings: Settings) -> None:
         self._try(self.path, partial(self._write_settings, settings))

@@ -169,6 +169,13 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveIncarnation:
+    """Others know this host by one above its clock: its next start must be above that."""
+
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
 class SaveDrained:
     """Save the host's own drain across a restart."""
 
@@ -203,4 +210,6 @@ class Stop:
     reason: str
 
 
-Action = Send | Broadcast | Reply | SaveDrained | SaveLasting | Configure | Log | Stop
+Action = (
+    Send | Broadcast | Reply | SaveIncarnation | SaveDrained | SaveLasting | Configure | Log | Stop
+)

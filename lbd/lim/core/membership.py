@@ -5,8 +5,8 @@ hosts tell it about further hosts and the settings. Most Hellos are redundant: t
 name every host and its incarnation. A host that gets a message from an unknown sender, or from an
 older incarnation, answers so, and the sender says Hello again: that repairs whatever was lost. A
 live host keeps its name: a later host with that name at another address is refused. A restarted
-host has a higher incarnation; if its clock was set back meanwhile, it learns the known one and goes
-above it.
+host has a higher incarnation; if its clock was set back meanwhile, it learns the known one, goes
+above it, and saves its own: its next start is above that, whatever the clock says then.
 
 Configured hosts stay in the table for good. Joined hosts are forgotten when they leave for good, or
 are down for `forget_after_s`; a tombstone keeps old gossip from bringing them back. Any host may
@@ -21,7 +21,7 @@ from random import Random
 
 from lbd.lim.core import messages as m
 from lbd.lim.core.broadcast import timeout_s
-from lbd.lim.core.events import Action, Log, Send, Stop
+from lbd.lim.core.events import Action, Log, SaveIncarnation, Send, Stop
 from lbd.lim.core.table import NEVER, Entry, Table
 from lbd.lim.core.ways_in import WaysIn
 from lbd.model import HostId, HostState
@@ -32,12 +32,19 @@ FIRST_ASKED = 3  # hosts that a newcomer asks for the members, best-ranked first
 GREETED_FIRST = 32
 INTRODUCED_MAX = 3  # Hellos per keep-alive to a host that says it does not know us
 CLOCK_WRONG_MS = 100 * 365 * 86_400 * 1000  # by how much a host's clock may have been ahead
+TOO_HIGH = (
+    "{0} remembers a start of this host a hundred years after its clock, so this host counts as "
+    "gone there until the LIM of {0} has been restarted"
+)
 FIRST_NEWS_S = 1.5  # after our start, by when all hosts that are up have been heard of
 GREETED_LATER = 8  # further hosts greeted each keep-alive, until every host has answered a Hello
 
 
 class Membership:
-    def __init__(self, me: m.Member, table: Table, ways_in: WaysIn, now_s: float) -> None:
+    def __init__(
+        self, me: m.Member, table: Table, ways_in: WaysIn, now_s: float, clock_ms: int = 0
+    ) -> None:
+        """`clock_ms`: the time of day of our start, if our incarnation is above it."""
         self.me = me
         self.accepted = False  # some host has taken us in
         self.leaves_for_good = False
@@ -49,7 +56,7 @@ class Membership:
         self._greeted: set[HostId] = set()  # answered our Hello, and have not said one since
         self._introduced: Counter[HostId] = Counter()  # Hellos since the last keep-alive
         self._name_taken: set[HostId] = set()  # hosts that say our name is taken
-        self._incarnation_max = me.incarnation + CLOCK_WRONG_MS
+        self._incarnation_max = (clock_ms or me.incarnation) + CLOCK_WRONG_MS
 
     def unknown_at(self, name: HostId, known: int, after_hello: bool) -> tuple[bool, list[Action]]:
         """`name` does not know us, or knows us as started later: say Hello with a higher
@@ -62,15 +69,19 @@ class Membership:
         if self._introduced[name] > INTRODUCED_MAX:
             return False, []
         ours = self.me.incarnation
-        # Not so high that other hosts would reject our next start, which uses the time of day.
-        higher = (known > ours or (known == ours and after_hello)) and known < self._incarnation_max
+        wanted = known > ours or (known == ours and after_hello)
+        # Not so high that a host whose own is lost could not go above it by its clock.
+        higher, saving = wanted and known < self._incarnation_max, list[Action]()
         if higher:
             self.me = replace(self.me, incarnation=known + 1)
             self._table.entries[self.me.name].member = self.me
+            saving = [SaveIncarnation(known + 1)]
+        elif wanted:
+            saving = [Log(TOO_HIGH.format(name), warning=True, peer=name)]
         entry = self._table.entries.get(name)
         if entry is None:
-            return higher, self.join_again()
-        return higher, [self.hello(entry.member, wants_members=not self.accepted)]
+            return higher, saving + self.join_again()
+        return higher, [*saving, self.hello(entry.member, wants_members=not self.accepted)]
 
     # -- outgoing --------------------------------------------------------------------------------
 

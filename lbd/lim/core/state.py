@@ -51,6 +51,7 @@ class Identity:
     remembered: Sequence[m.Member] = ()  # hosts that had joined before the restart
     is_strict: bool = False  # only some hosts may make a policy, and it must be signed
     is_proved: bool = False  # a certificate proves our name
+    clock_ms: int = 0  # at our start, if our incarnation is above it
 
 
 class LimState:
@@ -66,8 +67,8 @@ class LimState:
         self.table.set_params(lim, fading_s, self.settings.drains)
         for member in identity.others:
             self.table.add(member, listed=True, now_s=now_s)
-        ways_in = WaysIn(identity.join_target, identity.remembered)
-        self.membership = Membership(identity.me, self.table, ways_in, now_s)
+        clock_ms, ways_in = identity.clock_ms, WaysIn(identity.join_target, identity.remembered)
+        self.membership = Membership(identity.me, self.table, ways_in, now_s, clock_ms)
         self.reservations = Reservations(self.table, rng)
         self.placer = Placer(self.table, self.reservations, rng)
         self.lbm = e.LbmStatus(accepting=False, closed=Closed.STARTING)

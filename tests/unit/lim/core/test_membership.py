@@ -6,11 +6,13 @@ import pytest
 
 from lbd.config.schema import LimConfig
 from lbd.lim.core import messages as m
+from lbd.lim.core.events import SaveIncarnation
 from lbd.lim.core.membership import (
     CLOCK_WRONG_MS,
     FIRST_ASKED,
     GREETED_FIRST,
     INTRODUCED_MAX,
+    TOO_HIGH,
     Membership,
 )
 from lbd.lim.core.table import Table
@@ -61,13 +63,26 @@ def test_the_best_ranked_hosts_are_greeted_first_and_a_few_of_them_asked_for_oth
 def test_where_we_are_known_as_started_later_we_say_hello_as_started_later_still(
     ours, known, after_hello, incarnation
 ):
-    changed, (hello,) = ours.unknown_at(H2, known, after_hello)
+    changed, (*others, hello) = ours.unknown_at(H2, known, after_hello)
     assert changed == (incarnation != 5)
+    if changed:
+        assert others == [SaveIncarnation(incarnation)], "its next start must be above that"
+    else:
+        assert [one.text for one in others] == [TOO_HIGH.format(H2)] * (known >= 5 + CLOCK_WRONG_MS)
     assert ours.me.incarnation == ours._table.entries[H1].member.incarnation == incarnation
     assert (hello.to, hello.body.self, hello.body.wants_members) == (H2, ours.me, True)
     ours.hello_answered(H3, H3)
     (hello,) = ours.unknown_at(H2, 0, False)[1]
     assert not hello.body.wants_members, "some host has taken us in"
+
+
+def test_how_high_others_can_make_us_go_is_by_the_clock_and_no_more_with_each_start():
+    """One host could lock another out for good: one whose clock was set back later."""
+    clock_ms = 10 * CLOCK_WRONG_MS
+    me = member("h1", 0, clock_ms + CLOCK_WRONG_MS)  # above what others knew at its last start
+    ours = Membership(me, Table(me, PARAMS, 4.0, now_s=0.0), WaysIn("h2:1"), 0.0, clock_ms)
+    changed, (said, _) = ours.unknown_at(H2, me.incarnation, True)
+    assert (changed, said.text, ours.me) == (False, TOO_HIGH.format(H2), me)
 
 
 def test_nobody_can_make_us_say_hello_without_end(ours):

@@ -180,7 +180,7 @@ def says_unknown(state, known, sent=None, now_s=NOW_S):
 
 def test_nobody_makes_us_mute_by_an_incarnation_that_none_can_follow():
     state = lim()
-    assert [type(a.body) for a in says_unknown(state, TOP)] == [m.Hello]
+    assert [type(a.body) for a in says_unknown(state, TOP) if isinstance(a, e.Send)] == [m.Hello]
     assert state.membership.me.incarnation == 1
     says_unknown(state, 1000)
     assert state.membership.me.incarnation == state.own_sample(NOW_S).incarnation == 1001
@@ -189,8 +189,8 @@ def test_nobody_makes_us_mute_by_an_incarnation_that_none_can_follow():
 
 def test_a_host_that_claims_not_to_know_us_gets_few_hellos():
     state = lim()
-    hellos = [says_unknown(state, state.membership.me.incarnation) for _ in range(50)]
-    assert sum(map(len, hellos)) == INTRODUCED_MAX
+    said = [a for _ in range(50) for a in says_unknown(state, state.membership.me.incarnation)]
+    assert sum(isinstance(a, e.Send) for a in said) == INTRODUCED_MAX
     assert state.membership.me.incarnation <= 1 + INTRODUCED_MAX
     later_s = NOW_S + state.in_force.lim.keepalive_s
     state.handle(e.Tick(), later_s)
