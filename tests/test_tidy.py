@@ -68,7 +68,7 @@ MAY_IMPORT = {
     "lbd.sim": DECIDING | CORES,
     "lbd.local": SET,
     "lbd.launch": WORDS,
-    "lbd.pack": WORDS | {"lbd.local"},
+    "lbd.pack": WORDS | {"lbd.local", "lbd.launch"},
     "lbd.process": SET | {"lbd.launch", "lbd.local", "lbd.metrics.core", "lbd.load.process_table"},
     "lbd.metrics.core": WORDS,
     "lbd.metrics": SET | NETWORK,

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
-from lbd.client.complaints import Trouble, encode
+from lbd.client.complaints import Trouble, encode, say
 from lbd.client.options import Options
 from lbd.local import client_tags as tags
 from lbd.local.frames import pack
 from lbd.pack.pack import Allowance, BadPack, Packer, complaint_of, shown
+from lbd.pack.places import NotOurs, note
 from lbd.pack.unpack import Fetching
 
 if TYPE_CHECKING:
@@ -45,12 +46,18 @@ class Staging:
             raise Trouble(
                 f"--fetch: {shown(directory)}, where it would be put, does not exist here"
             )
-        self._fetching = Fetching(self.send, self.fetch, int.from_bytes(os.urandom(8), "big"))
+        mark = int.from_bytes(os.urandom(8), "big")
         try:
-            self._fetching.check(directory)
+            Fetching(self.send, self.fetch, mark).check(directory)
         except BadPack as problem:
             raise Trouble(f"--fetch {problem}") from None
         self._directory = held(directory)
+        try:
+            noted = note([*self.send, *self.fetch], self._directory)
+        except NotOurs as problem:
+            raise Trouble(f"{'--send' if self.send else '--fetch'}: {problem.strerror}") from None
+        self._noted, noted_fetch = noted[: len(self.send)], noted[len(self.send) :]
+        self._fetching = Fetching(self.send, self.fetch, mark, noted_fetch)
 
     def why_not_made(self) -> str:
         """Checks --fetch after a command that ran here, where nothing is copied; "" if all files
@@ -71,7 +78,7 @@ class Staging:
             complaint = self._in_child(
                 sock,
                 1,
-                lambda file: self._fetching.unpack(file, allowance, all_there=status == 0),
+                lambda file: self._unpack(file, allowance, all_there=status == 0),
                 "--fetch",
             )
             self._fetching.clear(self._directory)
@@ -105,7 +112,11 @@ class Staging:
 
     def _pack(self, output: BinaryIO, allowance: Allowance) -> None:
         with suppress(BrokenPipeError):  # the other side reports the reason
-            Packer(output, allowance, follow=True).pack(self.send)
+            Packer(output, allowance, noted=self._noted).pack(self.send)
+
+    def _unpack(self, source: BinaryIO, allowance: Allowance, *, all_there: bool) -> None:
+        if aside := self._fetching.unpack(source, allowance, all_there=all_there):
+            say(f"--fetch {aside}")
 
 
 def held(directory: bytes) -> bytes:

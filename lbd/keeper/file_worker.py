@@ -3,15 +3,17 @@
     unpack  MAX_BYTES MAX_FILES COUNT PATH…   files sent along, from stdin into the workdir
     pack    MAX_BYTES MAX_FILES COUNT PATH…   files to fetch, to stdout
     collect MAX_BYTES MAX_FILES COUNT PATH…   the same; all of them must exist
-    gather  MAX_BYTES MAX_FILES COUNT PATH…   files to send, to stdout, from the origin's directory
+    gather  MAX_BYTES MAX_FILES COUNT PATH…   files to send, to stdout, from the origin's directory;
+                                              notes of the places of those to fetch, to stderr
     place   MAX_BYTES MAX_FILES COUNT PATH…   fetched files, from stdin; the first PATH is a
-                                              number that nobody else uses here
+                                              number that nobody else uses here; stdout is a file
+                                              with the notes, to read
     make    PATH                              the workdir itself
     clear   PATH
     signal  PID STARTED NUMBER TREE           to a process of the user; TREE 1: and its descendants
 
 The first COUNT paths are sent, the rest are fetched. On failure it writes one line on stderr and
-exits with the errno behind that, or status 1.
+exits with the errno behind that, or status 1. `place` also says there what it has put aside.
 """
 
 import os
@@ -27,9 +29,9 @@ from lbd.pack.pack import (
     Unpacker,
     failure_of,
     naming,
-    open_parent,
     shown,
 )
+from lbd.pack.places import note, open_parent, pack_notes, read_notes
 from lbd.pack.unpack import Fetching
 
 ABSENT = {b"pack": "", b"collect": "the command did not create it",
@@ -53,16 +55,22 @@ def transfer(step: bytes, max_bytes: bytes, max_files: bytes, count: bytes, *pat
     sent, fetched = [*paths[: int(count)]], [*paths[int(count) :]]
     allowance = Allowance(int(max_bytes), int(max_files))
     if step in ABSENT:
+        noted = note([*sent, *fetched]) if step == b"gather" else None
         with open(1, "wb", closefd=False) as output:
-            packer = Packer(output, allowance, follow=step == b"gather", absent=ABSENT[step])
+            packer = Packer(output, allowance, noted=noted, absent=ABSENT[step])
             packer.pack(sent if step == b"gather" else fetched)
+        if noted is not None:
+            os.write(2, pack_notes(noted[len(sent) :]))
         return
     with open(0, "rb", closefd=False) as source:
         if step == b"unpack":
             unpack(source, sent, fetched, allowance)
         else:
             mark, *sent = sent
-            Fetching(sent, fetched, int(mark)).unpack(source, allowance, all_there=False)
+            with open(1, "rb", closefd=False) as notes:
+                noted = read_notes(notes.read())
+            fetching = Fetching(sent, fetched, int(mark), noted)
+            os.write(2, fetching.unpack(source, allowance, all_there=False).encode())
 
 
 def keep_workdir(step: bytes, path: bytes) -> int:
@@ -105,7 +113,7 @@ def unpack(source: BinaryIO, sent: list[bytes], fetched: list[bytes], allowance:
             if number >= len(sent):
                 raise BadPack("received more than announced")
             if number not in places:
-                parent = open_parent(sent[number], follow=False, make=True)
+                parent = open_parent(sent[number], make=True)
                 stack.callback(os.close, parent)
                 places[number] = parent, os.path.basename(sent[number])
             return places[number]
@@ -116,4 +124,4 @@ def unpack(source: BinaryIO, sent: list[bytes], fetched: list[bytes], allowance:
     # the command finds the directories it writes to, as it would at the origin
     for path in fetched:
         with naming(path):
-            os.close(open_parent(path, follow=False, make=True))
+            os.close(open_parent(path, make=True))

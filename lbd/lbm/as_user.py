@@ -16,7 +16,7 @@ from lbd.keeper.local_account import ROOT_REFUSED, ROOT_UID, LocalUser
 from lbd.keeper.spawn_order import Order
 from lbd.launch.directory_stamp import Stamp, read_stamp
 from lbd.lbm.keeper_link import KeeperLink, Spawned, SpawnFailed
-from lbd.lbm.staging.step import SIGNALLED, run_step, run_worker
+from lbd.lbm.staging.step import COMPLAINT_BYTES, SIGNALLED, outcome_of_step, run_worker
 from lbd.process.boot_clock import clock_s
 
 ANSWER_S = 2.0
@@ -101,14 +101,22 @@ class AsUser:
         await asyncio.shield(spawned.begun)
         return spawned
 
-    async def step(self, uid: int, order: Order, files: tuple[int | None, int | None]) -> str:
+    async def step(
+        self,
+        uid: int,
+        order: Order,
+        files: tuple[int | None, int | None],
+        said_bytes: int = COMPLAINT_BYTES,
+    ) -> tuple[str, str]:
         """Runs a step of file_worker.py with these files as stdin and stdout, which stay ours.
-        Returns why it failed, "" if it did not. Raises Unavailable."""
+        Returns why it failed, "" if it did not; and what it says then, at most so much. Raises
+        Unavailable."""
         if uid == self._link.uid:
             order.job = f"as-user.{next(self._numbers)}"
         else:
             await self._address(uid, order)
-        return await run_step(self._link, order, *files)
+        complaint, _, said = await outcome_of_step(self._link, order, *files, said_bytes)
+        return complaint, said
 
     async def _address(self, uid: int, order: Order) -> None:
         """Fills in the job and the user of an order. Raises Unavailable."""

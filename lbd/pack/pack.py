@@ -17,11 +17,12 @@ end.)
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from lbd.local import frames
+from lbd.pack.places import Noted, has, is_ours, open_parent, open_way
 
 DIRECTORY, FILE, LINK, DATA, MISSING, END = b"d", b"f", b"l", b"c", b"m", b"e"
 PATH, MODE, MODIFIED, SIZE, TARGET = b"p", b"m", b"t", b"s", b"l"
@@ -92,15 +93,21 @@ class Packer:
     """Packs listed paths of the current directory."""
 
     def __init__(
-        self, output: BinaryIO, allowance: Allowance, *, follow: bool, absent: str = ""
+        self,
+        output: BinaryIO,
+        allowance: Allowance,
+        *,
+        noted: Sequence[Noted] | None = None,
+        absent: str = "",
     ) -> None:
-        """`follow`: allow symbolic links on the way to a listed path, which are the caller's own
-        business. `absent`: the complaint if a listed path does not exist; "": put MISSING in the
-        pack.
+        """`noted`: what the listed paths must be where others could have replaced them; without it
+        nobody has looked, and no link on the way to one is followed. `absent`: the complaint if a
+        listed path does not exist; "": put MISSING in the pack.
         """
         self._output = output
         self._allowance = allowance
-        self._follow = follow
+        self._noted = noted
+        self._is_kept_way = False  # nobody else can have put anything on the way to the path
         self._absent = absent
 
     def pack(self, paths: list[bytes]) -> None:
@@ -109,16 +116,25 @@ class Packer:
             name = b"%d" % number
             with naming(path):
                 try:
-                    parent = open_parent(path, follow=self._follow)
+                    parent = self._open_parent(path)
                 except FileNotFoundError:
                     self._put_missing(name, path)
                     continue
             try:
+                if self._noted is not None and not self._is_kept_way:
+                    check_is(self._noted[number].above, parent, os.path.dirname(path) or b".")
                 self._add(parent, os.path.basename(path) or b".", name, path, 0)
             finally:
                 os.close(parent)
         self._put(END)
         self._output.flush()
+
+    def _open_parent(self, path: bytes) -> int:
+        """Raises OSError."""
+        if self._noted is None:
+            return open_parent(path)
+        parent, self._is_kept_way = open_way(path)
+        return parent
 
     def _put_missing(self, packed: bytes, path: bytes) -> None:
         if self._absent:
@@ -166,6 +182,9 @@ class Packer:
                 os.close(directory)
                 raise
         try:
+            is_kept = self._is_kept_way and is_ours(parent, directory)
+            if self._noted is not None and not depth and not is_kept:
+                check_is(self._noted[int(packed)].itself, directory, path)
             for below in names:
                 self._add(
                     directory, below, packed + b"/" + below, os.path.join(path, below), depth + 1
@@ -193,23 +212,10 @@ class Packer:
                 size -= len(data)
 
 
-def open_parent(path: bytes, *, follow: bool, make: bool = False) -> int:
-    """Opens the directory that contains a relative path's last name. Raises OSError.
-
-    `make`: create missing directories on the way.
-    """
-    parent = os.open(b".", OPEN_DIRECTORY)
-    for name in path.split(b"/")[:-1]:
-        try:
-            if make:
-                with suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=parent)
-            flags = OPEN_DIRECTORY & ~os.O_NOFOLLOW if follow else OPEN_DIRECTORY
-            following = os.open(name, flags, dir_fd=parent)
-        finally:
-            os.close(parent)
-        parent = following
-    return parent
+def check_is(stamp: bytes, directory: int, path: bytes) -> None:
+    """Raises BadPack if the open directory is not the one that was noted."""
+    if not has(stamp, directory):
+        raise BadPack(f"{shown(path)}: another directory has its name now")
 
 
 @dataclass(slots=True)

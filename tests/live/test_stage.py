@@ -128,6 +128,36 @@ def test_a_directory_that_was_sent_comes_back_as_a_whole(lab, work):
 STATUSES = [("exit 7", 7), ("kill -9 $$", 137), ("exit 125", 125)]
 
 
+def swapping(work):
+    """The words of a command during which another directory gets the name of one that was sent."""
+    (work / "private").mkdir()
+    (work / "private/mine").touch()
+    work.chmod(0o777)
+    script = f"mv {work}/src {work}/src.orig && mv {work}/private {work}/src && touch src/new"
+    return "--send", "src", "--fetch", "src", "sh", "-c", script
+
+
+def test_another_directory_that_has_got_its_name_is_put_aside(lab, work):
+    """Another user may have renamed it, in a directory where both may write."""
+    result = lbrun(lab, work, "-H", "h2", *swapping(work))
+    (aside,) = work.glob("src.lbd-old-*")
+    line = f"lbrun: --fetch src is not what it was; that is {aside.name} now\n"
+    assert (result.returncode, result.stderr) == (0, line)
+    assert (aside / "mine").exists()
+    assert (work / "src/new").exists()
+
+
+def test_nothing_comes_back_through_a_link_that_others_may_have_put_there(lab, work):
+    (work / "w").mkdir()
+    (work / "elsewhere").mkdir()
+    work.chmod(0o777)
+    script = f"mv {work}/w {work}/w.orig && ln -s elsewhere {work}/w && echo new > w/report"
+    result = lbrun(lab, work, "-H", "h2", "--fetch", "w/report", "sh", "-c", script)
+    assert result.returncode == 125
+    assert_one_line(result.stderr, "lbrun", "w/report: w is a symbolic link in a directory where")
+    assert not list((work / "elsewhere").iterdir())
+
+
 @pytest.mark.parametrize(("end", "status"), STATUSES)
 def test_the_output_of_a_failed_command_comes_back_too(lab, work, end, status):
     result = lbrun(lab, work, "-H", "h2", "--fetch", "log", "--fetch", "result", "sh", "-c",

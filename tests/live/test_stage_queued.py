@@ -11,7 +11,7 @@ from contract import assert_one_line
 from tests.live.cluster import FAST, Lab, wait_until
 from tests.live.queued_jobs import job
 from tests.live.restarting import restart
-from tests.live.test_stage import assert_no_workdir, listing
+from tests.live.test_stage import assert_no_workdir, listing, swapping
 
 BIG = 8 << 20
 SETTINGS = (
@@ -70,6 +70,25 @@ def test_outputs_do_not_go_to_another_directory_that_has_got_the_name(lab, work)
     why = "another directory has its name now"
     wait_until(lambda: why in lab.run("h2", "lbctl", "job", name).stdout, "it is said")
     assert not list(project.iterdir())
+
+
+@pytest.mark.parametrize("queued", ["-q", "-d"])
+def test_another_directory_that_has_got_the_name_of_one_that_was_sent_is_put_aside(
+    lab, work, queued
+):
+    """Another user may have renamed it, in a directory where both may write."""
+    words = swapping(work)
+    result = lbrun(lab, work, queued, "-H", "h3", *words)
+    assert result.returncode == 0
+    if queued == "-d":
+        assert waited(lab, result.stdout.strip(), host="h2") == 0
+    assert (work / "src/new").exists()
+    (aside,) = work.glob("src.lbd-old-*")
+    assert (aside / "mine").exists()
+    line = f"lbrun: --fetch src is not what it was; that is {aside.name} now\n"
+    assert result.stderr == ("" if queued == "-d" else line)
+    log = "\n".join(path.read_text() for path in lab.root.rglob("*.log"))
+    assert queued == "-q" or f"its outputs: src is not what it was; that is {aside.name}" in log
 
 
 def test_the_host_where_a_job_was_submitted_works_too(lab, work):

@@ -91,6 +91,7 @@ class OnItsWay:
     is_sent: bool = False  # it may be queued
     is_said: bool = False  # the client was told that it waits
     stamp: Stamp | None = None  # of its directory, if files or --notify need it
+    noted: str = ""  # where its files come back to
 
     @property
     def may_be_confirmed(self) -> bool:

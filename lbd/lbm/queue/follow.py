@@ -191,7 +191,9 @@ class FollowedJobs:
         if note is None:
             return
         try:
-            trouble = await self.files.bring(note, job)
+            trouble, aside = await self.files.place(note, job)
+            if aside:
+                await self.send(tags.WARN, f"--fetch {one_line(aside)}".encode())
         except LbdError as problem:
             trouble = str(problem)
         if trouble:

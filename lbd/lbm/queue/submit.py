@@ -184,7 +184,7 @@ async def _serve(
         return
     text, last = str(reply.first), reply.first + reply.count - 1
     if name := submission.spec.files:
-        await files.queued(note_of(name, caller.uid, request, way.stamp, reply))
+        await files.queued(note_of(name, caller.uid, request, (way.stamp, way.noted), reply))
     queued = partial(say_queued, send, text, remarks(text, reply, options.key, request))
     whose, indexes = (submission.user, caller.uid), options.tasks[0]
     del taking, found, submission
@@ -258,7 +258,7 @@ async def take(
         directory = Directory(home.looker, home.unshared, request, uid, client[1])
         way.stamp = await directory.look("; nothing was queued")
         if request.is_staged:
-            submission.spec.files = await files.gather(request, uid, way.stamp)
+            submission.spec.files, way.noted = await files.gather(request, uid, way.stamp)
     watching, reply, way.asked_s = None, None, time.monotonic()
     try:
         if request.has(tags.FLAG_DETACH):

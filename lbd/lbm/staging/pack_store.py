@@ -34,6 +34,7 @@ class Note:
     fetch: list[str]
     waited_for: bool = False  # by an lbrun -q, which handles its outputs
     stamp: str = ""  # of the directory; "": not known, as in an earlier release
+    noted: str = ""  # of the places of its outputs (pack/places.py); "" as with `stamp`
     over: list[int] = field(default_factory=list)  # jobs that need nothing more
     _left: bytearray = field(init=False, repr=False, compare=False)  # 1 for each of the others
     _left_count: int = field(init=False, repr=False, compare=False)

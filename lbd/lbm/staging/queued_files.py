@@ -30,18 +30,20 @@ from lbd.lbm.staging.awaited_outputs import AwaitedOutputs
 from lbd.lbm.staging.open_notes import OpenNotes
 from lbd.lbm.staging.pack_store import Note, PackStore
 from lbd.lbm.staging.pack_transfer import receive_pack
-from lbd.lbm.staging.step import step_words
+from lbd.lbm.staging.step import COMPLAINT_BYTES, step_words
 from lbd.lbm.staging.workdirs import check_allowed
 from lbd.local import client_tags as tags
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.job_log import JobLog
 from lbd.text.name_patterns import fill_in, shown_id
+from lbd.text.one_line import one_line
 
 job_log = JobLog(logging.getLogger("lbd.lbm"))
 Result = TypeVar("Result")
 
 RETRY_S, RETRY_MAX_S, RETRY_SHARE = 10.0, 600.0, 8  # the pause grows with the time since the end
 PAUSE_S = 0.5
+NOTED_BYTES = 128  # of one name to fetch
 MARK_DIGITS = 12  # of a note's name, which is random
 WATCHED_MAX = 10_000  # jobs; the others follow
 SWEEP_EVERY_S = 3600.0
@@ -66,9 +68,9 @@ class QueuedFiles:
 
     # Out
 
-    async def gather(self, request: ClientRequest, uid: int, stamp: Stamp) -> str:
-        """Returns the name of the pack, once on disk. `stamp`: of the request's directory. Raises
-        Unavailable; then nothing is kept."""
+    async def gather(self, request: ClientRequest, uid: int, stamp: Stamp) -> tuple[str, str]:
+        """Returns the name of the pack, once on disk, and notes of where its outputs are to go.
+        `stamp`: of the request's directory. Raises Unavailable; then nothing is kept."""
         check_allowed(self._config.stage)
         name = ""
         try:
@@ -78,9 +80,12 @@ class QueuedFiles:
                 most = min(left, self._config.stage.max_bytes)
                 self.store.room.take(name, uid, most)
                 limits = replace(self._config.stage, max_bytes=most)
-                words = step_words(b"gather", limits, request.send, [])
+                words = step_words(b"gather", limits, request.send, request.fetch)
                 order = Order(argv=words, directory=request.directory, stamp=stamp)
-                if complaint := await self._as_user.step(uid, order, (None, descriptor)):
+                said_bytes = COMPLAINT_BYTES + NOTED_BYTES * len(request.fetch)
+                files = None, descriptor
+                complaint, noted = await self._as_user.step(uid, order, files, said_bytes)
+                if complaint:
                     if most == left:
                         complaint += f"; your queued jobs' files may take {most} more here"
                     raise Unavailable(f"--send {complaint}; nothing was queued")
@@ -92,7 +97,7 @@ class QueuedFiles:
         except BaseException:
             self.store.drop(name)
             raise
-        return name
+        return name, noted
 
     async def queued(self, note: Note) -> None:
         """Keeps the note of a pack whose jobs are now known and on disk."""
@@ -127,14 +132,23 @@ class QueuedFiles:
     async def bring(self, note: Note, job: pb.JobInfo) -> str:
         """Brings a job's outputs into its directory. Returns why not, "" if all is well. Raises
         Unavailable if they are not available at present."""
+        trouble, aside = await self.place(note, job)
+        if aside:
+            index = job.array_index if job.array_id else None
+            shown = shown_id(str(job.id), job.array_id, index)
+            job_log.warning(shown, "its outputs: %s", one_line(aside))
+        return trouble
+
+    async def place(self, note: Note, job: pb.JobInfo) -> tuple[str, str]:
+        """Like `bring`; returns also what was put aside for them."""
         if not (note.fetch and job.attempt and job.host) or job.state == "lost":
-            return ""  # it has made nothing, or nothing that is available
+            return "", ""  # it has made nothing, or nothing that is available
         index = job.array_index if job.HasField("array_index") else None
         name = shown_id(str(job.id), job.array_id, index)
         fetch = [fill_in(os.fsencode(path), name, index, job.host) for path in note.fetch]
         fetch = [os.path.normpath(path) for path in fetch]
         if any(path.startswith((b"/", b"../")) or path in (b"..", b".") for path in fetch):
-            return f"the name of {job.host} points outside the directory"
+            return f"the name of {job.host} points outside the directory", ""
         asked = pb.FilesRequest(job=str(job.id), attempt=job.attempt)
         root, limits = str(self.store.root), self._config.stage
         try:
@@ -143,11 +157,15 @@ class QueuedFiles:
                 words, directory = step_words(b"place", limits, send, fetch), note.directory
                 order = Order(argv=words, directory=os.fsencode(directory), umask=note.umask)
                 order.stamp = on_its_host(read_stamp(note.stamp.encode())) if note.stamp else None
-                return await self._as_user.step(note.uid, order, (file.fileno(), None))
+                with os.fdopen(os.memfd_create("noted", os.MFD_CLOEXEC), "wb+") as noted:
+                    noted.write(note.noted.encode())
+                    noted.seek(0)
+                    files = file.fileno(), noted.fileno()
+                    return await self._as_user.step(note.uid, order, files)
         except NotKept:  # it has made nothing, or its reason says why
-            return ""
+            return "", ""
         except OSError as problem:
-            return problem.strerror or str(problem)
+            return problem.strerror or str(problem), ""
 
     async def done(self, note: Note, job: int, *, write: bool = True) -> None:
         """Notes that the job needs nothing more."""
@@ -283,8 +301,14 @@ class QueuedFiles:
 
 
 def note_of(
-    name: str, uid: int, request: ClientRequest, stamp: Stamp | None, reply: pb.SubmitReply
+    name: str,
+    uid: int,
+    request: ClientRequest,
+    places: tuple[Stamp | None, str],
+    reply: pb.SubmitReply,
 ) -> Note:
+    """`places`: the stamp of its directory, and notes of where in it the outputs are to go."""
+    stamp, noted = places
     return Note(
         name,
         reply.first,
@@ -296,6 +320,7 @@ def note_of(
         [os.fsdecode(path) for path in request.fetch],
         waited_for=not request.has(tags.FLAG_DETACH),
         stamp=stamp.pack().decode() if stamp is not None else "",
+        noted=noted,
     )
 
 

@@ -35,19 +35,31 @@ async def failure_of_step(
     link: KeeperLink, order: Order, source: int | None, output: int | None
 ) -> tuple[str, int]:
     """Like `run_step`; with the errno behind it, 0 if there is none."""
-    said = complaint_file()
+    complaint, number, _ = await outcome_of_step(link, order, source, output)
+    return complaint, number
+
+
+async def outcome_of_step(
+    link: KeeperLink,
+    order: Order,
+    source: int | None,
+    output: int | None,
+    said_bytes: int = COMPLAINT_BYTES,
+) -> tuple[str, int, str]:
+    """Like `failure_of_step`; with what a step that has not failed says, at most so much."""
+    said = complaint_file(said_bytes)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     order.closed_fds = 0
     try:
         ends = [null if source is None else source, null if output is None else output, said]
         ended = await run_worker(link, order, ends)
         if ended.status == 0:
-            return "", 0
-        return complaint_in(said, ended.status), errno_of(ended)
+            return "", 0, text_in(said)
+        return complaint_in(said, ended.status), errno_of(ended), ""
     except SpawnFailed as problem:
-        return str(problem), problem.number
+        return str(problem), problem.number, ""
     except LbdError as problem:
-        return str(problem), errno.EAGAIN  # its keeper is being replaced
+        return str(problem), errno.EAGAIN, ""  # its keeper is being replaced
     finally:
         os.close(said)
         os.close(null)
@@ -58,19 +70,23 @@ def errno_of(ended: ProcessExit) -> int:
     return ended.status if 1 < ended.status < SIGNALLED else 0
 
 
-def complaint_file() -> int:
+def complaint_file(size: int = COMPLAINT_BYTES) -> int:
     """Returns a file for a step's stderr, which does not grow: it is memory of this LBM, and the
     host that does the step may send what it likes. Writing beyond its end fails."""
     said = os.memfd_create("complaint", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(said, COMPLAINT_BYTES)
+    os.ftruncate(said, size)
     fcntl.fcntl(said, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
     return said
 
 
 def complaint_in(said: int, status: int) -> str:
     """Returns what a failed step has written to its `complaint_file`, for people."""
-    text = os.pread(said, COMPLAINT_BYTES, 0).rstrip(b"\0").decode(errors="replace").strip()
-    return one_line(text) or f"ended with {status}"
+    return one_line(text_in(said)[:COMPLAINT_BYTES]) or f"ended with {status}"
+
+
+def text_in(said: int) -> str:
+    """Returns what a step has written to its `complaint_file`."""
+    return os.pread(said, os.fstat(said).st_size, 0).rstrip(b"\0").decode(errors="replace").strip()
 
 
 async def run_worker(

@@ -5,6 +5,7 @@ import errno
 import os
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -67,3 +68,48 @@ def test_a_step_that_fails_ends_with_the_errno(monkeypatch, capfd, problem, stat
     monkeypatch.setattr(file_worker, "transfer", fails)
     assert file_worker.main([b"unpack", b"1", b"1", b"0"]) == status
     assert str(problem.args[-1]) in capfd.readouterr().err
+
+
+def step(here, *words, stdin=None, stdout=None):
+    """Returns the exit status of a step, and what it says."""
+    run = f"import sys; from lbd.keeper.file_worker import main; sys.exit(main({[*words]!r}))"
+    done = subprocess.run([sys.executable, "-c", run], cwd=here, stdin=stdin, stdout=stdout,
+                          stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.getcwd()},
+                          check=False)  # fmt: skip
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_a_queued_jobs_outputs_replace_what_was_sent_and_nothing_else(tmp_path, is_swapped):
+    """Another user may have renamed it meanwhile, where both may write."""
+    here, limits = tmp_path / "here", (b"1000000", b"100", b"1")
+    (here / "data").mkdir(parents=True)
+    (here / "data/old").touch()
+    (here / "private").mkdir(mode=0o700)
+    (here / "private/mine").touch()
+    here.chmod(0o777)
+    with (tmp_path / "pack").open("wb+") as pack, (tmp_path / "noted").open("wb+") as noted:
+        status, said = step(here, b"gather", *limits, b"data", b"data", b"out.%a", stdout=pack)
+        assert (status, len(said.splitlines())) == (0, 2)
+        noted.write(said)
+        noted.seek(0)
+        pack.seek(0)
+        if is_swapped:
+            (here / "data").rename(here / "data.orig")
+            (here / "private").rename(here / "data")
+        words = (b"place", *limits[:2], b"2", b"7", b"data", b"data", b"out.3")
+        status, said = step(here, *words, stdin=pack, stdout=noted)
+    aside = "data.lbd-old-7"
+    assert status == 0
+    assert said.decode() == f"data is not what it was; that is {aside} now" * is_swapped
+    assert os.listdir(here / "data") == ["old"]
+    assert (here / aside / "mine").exists() is is_swapped
+
+
+def test_an_lbm_of_the_last_release_gives_no_notes(tmp_path):
+    (tmp_path / "data").touch()
+    with (tmp_path / "pack").open("wb+") as pack:
+        assert step(tmp_path, b"gather", b"9", b"9", b"1", b"data", stdout=pack) == (0, b"")
+        pack.seek(0)
+        words = (b"place", b"9", b"9", b"1", b"7", b"data")
+        assert step(tmp_path, *words, stdin=pack, stdout=subprocess.DEVNULL) == (0, b"")

@@ -27,8 +27,8 @@ from lbd.pack.pack import (
     BadPack,
     Packer,
     Unpacker,
-    open_parent,
 )
+from lbd.pack.places import note, open_parent
 
 PLENTY = (1 << 40, 1 << 20)
 
@@ -36,13 +36,14 @@ PLENTY = (1 << 40, 1 << 20)
 def pack(root, paths, *, follow=False, allowance=PLENTY):
     output = io.BytesIO()
     with chdir(root):
-        Packer(output, Allowance(*allowance), follow=follow).pack(paths)
+        noted = note(paths) if follow else None
+        Packer(output, Allowance(*allowance), noted=noted).pack(paths)
     return output.getvalue()
 
 
 def unpack(root, data, paths, *, allowance=PLENTY, allows_link=lambda path, target: True):
     def place(number):
-        parent = open_parent(paths[number], follow=False, make=True)
+        parent = open_parent(paths[number], make=True)
         parents.callback(os.close, parent)
         return parent, os.path.basename(paths[number])
 

@@ -10,6 +10,7 @@ import pytest
 
 from lbd.pack import unpack
 from lbd.pack.pack import Allowance, BadPack, Packer
+from lbd.pack.places import note
 from lbd.pack.unpack import FRESH, OLD, Fetching, hold
 
 NOBODY = 65534
@@ -19,7 +20,7 @@ def packed(root, paths):
     output = io.BytesIO()
     with output:
         os.chdir(root)
-        Packer(output, Allowance(1 << 20, 100), follow=True).pack(paths)
+        Packer(output, Allowance(1 << 20, 100), noted=note(paths)).pack(paths)
         return output.getvalue()
 
 
@@ -170,16 +171,16 @@ def no_exchange(project, monkeypatch):
     (here / "out/old").touch()
     move, moves = unpack.move, []
 
-    def act(name, source, moved, target):
+    def act(name, source, moved, target, **how):
         if name.startswith(FRESH):
             moves.append(moved)
             if len(moves) == 2:
                 if (here / "taken").exists():
                     (here / "taken").rename(here / "out")
                 raise OSError(errno.EIO, "no such luck")
-        move(name, source, moved, target)
+        move(name, source, moved, target, **how)
 
-    monkeypatch.setattr(unpack.ctypes, "CDLL", lambda _: None)
+    monkeypatch.setattr(unpack.ctypes, "CDLL", lambda _, **__: None)
     monkeypatch.setattr(unpack, "move", act)
     return here, data
 
