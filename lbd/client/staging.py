@@ -55,7 +55,9 @@ class Staging:
         try:
             noted = note([*self.send, *self.fetch], self._directory)
         except NotOurs as problem:
-            raise Trouble(f"{'--send' if self.send else '--fetch'}: {problem.strerror}") from None
+            path = problem.filename
+            option = "--send" if path in self.send else "--fetch"
+            raise Trouble(f"{option} {shown(path)}: {problem.strerror}") from None
         self._noted, noted_fetch = noted[: len(self.send)], noted[len(self.send) :]
         self._fetching = Fetching(self.send, self.fetch, mark, noted_fetch)
 

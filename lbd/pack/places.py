@@ -37,8 +37,8 @@ UNKNOWN = Noted()
 
 def note(paths: Sequence[bytes], start: bytes = b".") -> list[Noted]:
     """Notes what is at these paths, relative to the directory `start`. Each directory is looked at
-    once, so that it is the same one for all of them. Raises NotOurs for a link that is not
-    followed.
+    once, so that it is the same one for all of them. Raises NotOurs, with the path, for a link that
+    is not followed.
     """
     seen = dict[bytes, bytes]()
 
@@ -63,8 +63,12 @@ def note(paths: Sequence[bytes], start: bytes = b".") -> list[Noted]:
 
     noted = []
     for path in paths:
-        above = stamp(os.path.dirname(path), follow=True)
-        noted.append(Noted(above, stamp(path, follow=False)))
+        try:
+            above = stamp(os.path.dirname(path), follow=True)
+            noted.append(Noted(above, stamp(path, follow=False)))
+        except NotOurs as problem:
+            problem.filename = path
+            raise
     return noted
 
 

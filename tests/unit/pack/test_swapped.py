@@ -189,8 +189,10 @@ def test_nothing_is_read_through_a_link_of_anothers(project):
     """What was read came back to where the other could read it."""
     (project / "w").rename(project / "w.orig")
     (project / "w").symlink_to(project / "thesis")
-    with pytest.raises(Trouble, match=r"^--send: w is a symbolic link in a directory where"):
+    with pytest.raises(Trouble, match=r"^--send w/data: w is a symbolic link in a directory where"):
         Command(project, ["w/data"], ["w/data"]).send()
+    with pytest.raises(Trouble, match=r"^--fetch w/report: w is a symbolic link in a directory"):
+        Command(project, ["data"], ["w/report"])
 
 
 def test_nor_from_a_directory_that_had_the_name_meanwhile(project):
