@@ -133,6 +133,7 @@ STATE_FILES = (
         "hosts.json",
         "the hosts that have joined, so that this one finds them after a restart",
     ),
+    ("incarnation", "by which number other hosts know this one, if that is above its clock"),
     ("spool/", "output of queued jobs that ran here"),
     ("files/", "packed inputs (`--send`) of queued jobs that were submitted here"),
     ("past-loads", "the last month's loads of all hosts known to the LIM"),

@@ -18,3 +18,8 @@ def merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             found.append((first, last))
     return found
+
+
+def selectors_of(numbers: Iterable[int]) -> list[str]:
+    """Returns jobs with these numbers as few selectors."""
+    return [f"{first}-{last}" for first, last in ranges_in(numbers)]

@@ -7,6 +7,9 @@ clock that nobody sets.
 A lease is never shortened: the keeper and its warden hold it too, and would have to confirm that
 they have let go. Heartbeats say what is left of it instead (`left_s`), and the dispatcher waits for
 that.
+
+Only a dispatcher on a host that the queue named when an attempt began renews it: the former one,
+which knows nothing of one named later, begins the next attempt once this lease is over.
 """
 
 from collections import OrderedDict
@@ -26,6 +29,10 @@ Key = tuple[JobId, int]  # job, attempt
 @dataclass(slots=True)
 class Leases:
     until_s: dict[Key, float] = field(default_factory=dict)
+    named: tuple[str, ...] = ("",)  # the hosts that the queue names, one of which leads
+    obeyed: str = ""  # the one whose dispatcher gives orders
+    # Named when each attempt began; of one that was taken over, at its first renewal.
+    _named: dict[Key, tuple[str, ...]] = field(default_factory=dict)
     _sent_s: "OrderedDict[int, float]" = field(default_factory=OrderedDict)
     _number: int = 0
     margins: Histogram = field(default_factory=lambda: Histogram(MARGINS_S))  # at renewals
@@ -58,16 +65,20 @@ class Leases:
         until_s = self._sent_s.get(anchor, float("-inf")) + lease_s
         if until_s <= now_s:
             return None
-        self.until_s[key] = until_s
+        self.until_s[key], self._named[key] = until_s, self.named
         return until_s
 
-    def renew(self, number: int, keys: Iterable[Key], lease_s: float, now_s: float) -> None:
-        if number in self._sent_s:
-            until_s = self._sent_s[number] + lease_s
-            for key in keys:
-                if key in self.until_s:
-                    self.margins.note(self.until_s[key] - now_s)
-                    self.until_s[key] = max(self.until_s[key], until_s)
+    def renew(self, number: int, keys: Iterable[Key], lease_s: float, now_s: float) -> list[Key]:
+        """Returns the attempts that are renewed."""
+        if number not in self._sent_s:
+            return []
+        until_s, renewed = self._sent_s[number] + lease_s, list[Key]()
+        for key in keys:
+            if key in self.until_s and self.obeyed in self._named.setdefault(key, self.named):
+                self.margins.note(self.until_s[key] - now_s)
+                self.until_s[key] = max(self.until_s[key], until_s)
+                renewed.append(key)
+        return renewed
 
     def left_s(self, key: Key, now_s: float) -> float:
         """Returns for how long the attempt may run on; 0 if it has ended."""
@@ -75,3 +86,4 @@ class Leases:
 
     def drop(self, key: Key) -> None:
         self.until_s.pop(key, None)
+        self._named.pop(key, None)

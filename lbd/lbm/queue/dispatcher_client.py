@@ -30,7 +30,6 @@ from lbd.net.submitter import WATCHED_BYTES
 from lbd.text.dispatcher_phrases import SAID_CHARS, silence
 from lbd.text.index_list import COUNT_MAX
 from lbd.text.one_line import one_line
-from lbd.text.ranges import ranges_in
 
 if TYPE_CHECKING:
     Call = grpc.aio.StreamStreamCall[bytes, bytes]
@@ -89,7 +88,8 @@ class DispatcherClient:
         self.has_queue = asyncio.Event()  # set while some host may lead
         self.leader = own.host  # the last known leader
         self._earlier = ""  # a leader of an earlier release
-        self.leases = Leases()  # of the attempts here, renewed by DispatcherLine
+        self._orders: Call | None = None  # the stream for attempts
+        self.leases = Leases(lease_s=own.lease_s)  # of the attempts here, by DispatcherLine
         self.departures = Departures(self)
         self._read_shares = TimeShares(READ_SHARE)
         self._user_rates = CallRates(USER_SHARE * own.host_bytes_per_s)
@@ -99,8 +99,11 @@ class DispatcherClient:
         self.follow(None)
 
     def follow(self, hosts: Sequence[str] | None) -> None:
-        """Sets the hosts that the cluster's settings name; None: those of lbd.toml."""
-        found = self._configured if hosts is None else tuple(hosts)
+        """Sets the hosts that the cluster's settings name; None: those of lbd.toml. One that is no
+        longer named gives no orders from then on."""
+        self.leases.named = found = self._configured if hosts is None else tuple(hosts)
+        if self._orders is not None and self.leases.obeyed not in found:
+            self._orders.cancel()
         if found != self.hosts:
             self.hosts, self._doubted, self._lost_s = found, "", time.monotonic()
             self.leader = self.leader if self.leader in found else next(iter(found), "")
@@ -114,7 +117,8 @@ class DispatcherClient:
         await self.has_queue.wait()
         channel = await self._channel()
         opening: OpenStream = channel.stream_stream(SERVICE + "Work")
-        return opening(metadata=self._peers.metadata)
+        self._orders, self.leases.obeyed = opening(metadata=self._peers.metadata), self.leader
+        return self._orders
 
     async def read(self, call: "Call", lease_s: float) -> object:
         """Reads from that stream. Raises Unavailable if it is silent for so long that another
@@ -391,8 +395,3 @@ def code_of(problem: Exception) -> grpc.StatusCode | None:
     if isinstance(problem, grpc.aio.AioRpcError):
         return problem.code()
     return problem.code if isinstance(problem, Unanswered) else grpc.StatusCode.UNKNOWN
-
-
-def ranges_of(ids: list[str]) -> list[str]:
-    """The same jobs in fewer selectors."""
-    return [f"{first}-{last}" for first, last in ranges_in(map(int, ids))]

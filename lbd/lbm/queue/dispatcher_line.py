@@ -117,7 +117,7 @@ class DispatcherLine:
         self._held: dict[Key, Held] = {}
         self._orders = HeldOrders()
         self._lease_watch = LeaseWatch(lambda: [held.attempt for held in self._held.values()])
-        client.leases = self._leases = Leases(lease_s=host.config.dispatch.lease_s)
+        self._leases = client.leases
         self._ahead = Ahead(host.config.dispatch.ahead_s)
         self._names: set[JobId] = set()  # of held attempts, as the slots know them
         self._pending = PendingReports[pb.AttemptReport]()
@@ -230,9 +230,8 @@ class DispatcherLine:
         if leases.are_now(reply.lease_s):
             self._wake.set()  # the next heartbeat may be due sooner
         renewed = {(JobId(item.job), item.attempt): None for item in reply.renewed}  # each once
-        leases.renew(reply.number, renewed, reply.lease_s, clock_s())
-        for key in renewed:
-            if key in self._held and key in leases.until_s:
+        for key in leases.renew(reply.number, renewed, reply.lease_s, clock_s()):
+            if key in self._held:
                 self._held[key].attempt.feed(e.Renewed(leases.until_s[key]))
         self.summary = {"mode": reply.mode, "leader": self._client.leader,
                         "queued": reply.queued, "running": reply.running}  # fmt: skip

@@ -39,7 +39,7 @@ from lbd.net.gen import lbm_pb2
 from lbd.net.submitter import request_in
 from lbd.process.job_log import JobLog
 from lbd.process.whole_file import write_whole
-from lbd.text.ranges import ranges_in
+from lbd.text.ranges import selectors_of
 
 job_log = JobLog(logging.getLogger("lbd.lbm"))
 
@@ -191,7 +191,7 @@ class Notifications:
     async def _watch(self, group: asyncio.TaskGroup) -> None:
         """Watches until all have ended; a broken stream is opened again."""
         while watched := self._watched():
-            selectors = [f"{low}-{high}" for low, high in ranges_in(watched)]
+            selectors = selectors_of(watched)
             asked = pb.JobsAsked(selectors=selectors, once_ended=True, by_number=True)
             with contextlib.suppress(LbdError):
                 async for reply in self._queue.watch(asked):

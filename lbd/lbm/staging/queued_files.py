@@ -22,7 +22,7 @@ from lbd.errors import LbdError, Unavailable
 from lbd.keeper.spawn_order import Order
 from lbd.launch.directory_stamp import Stamp, on_its_host, read_stamp
 from lbd.lbm.as_user import AsUser
-from lbd.lbm.queue.dispatcher_client import DispatcherClient, ranges_of
+from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.notifications import Notifications
 from lbd.lbm.queue.other_spools import NotKept
 from lbd.lbm.session.request import ClientRequest
@@ -37,6 +37,7 @@ from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.job_log import JobLog
 from lbd.text.name_patterns import fill_in, shown_id
 from lbd.text.one_line import one_line
+from lbd.text.ranges import selectors_of
 
 job_log = JobLog(logging.getLogger("lbd.lbm"))
 Result = TypeVar("Result")
@@ -224,7 +225,7 @@ class QueuedFiles:
         """Watches until all of them have ended, or the stream breaks."""
         if not notes:
             return
-        selectors = ranges_of([str(job) for job in notes])
+        selectors = selectors_of(notes)
         with contextlib.suppress(LbdError):
             async for reply in self._queue.watch(
                 pb.JobsAsked(selectors=selectors, once_ended=True, by_number=True)
@@ -242,7 +243,7 @@ class QueuedFiles:
         parts = [sorted(notes)]
         while parts:
             part = parts.pop()
-            selectors = ranges_of([str(job) for job in part])
+            selectors = selectors_of(part)
             asked = pb.JobsAsked(
                 selectors=selectors, ended_too=True, by_number=True, unexplained=True
             )

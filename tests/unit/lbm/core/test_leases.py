@@ -38,6 +38,25 @@ def test_an_attempt_that_is_not_held_is_not_renewed():
     assert leases.until_s == {}
 
 
+def test_only_a_dispatcher_that_was_named_when_an_attempt_began_renews_it():
+    """Another host had itself named, renewed all that ran, and the first began it again."""
+    leases = Leases(named=("h1", "h2"), obeyed="h1")
+    leases.take(KEY, leases.heartbeat(1.0), 10.0, 1.0)
+    leases.named, leases.obeyed = ("h3",), "h3"
+    assert leases.renew(leases.heartbeat(2.0), [KEY], 3600.0, 2.0) == []
+    assert leases.until_s == {KEY: 11.0}
+    leases.obeyed = "h2"  # it has taken over
+    assert leases.renew(leases.heartbeat(3.0), [KEY], 10.0, 3.0) == [KEY]
+    assert leases.until_s == {KEY: 13.0}
+
+
+def test_who_may_renew_an_attempt_that_was_taken_over_is_known_at_its_first_renewal():
+    leases = Leases(until_s={KEY: 10.0}, named=("h1",), obeyed="h1")
+    assert leases.renew(leases.heartbeat(2.0), [KEY], 10.0, 2.0) == [KEY]
+    leases.named, leases.obeyed = ("h3",), "h3"
+    assert leases.renew(leases.heartbeat(3.0), [KEY], 10.0, 3.0) == []
+
+
 def test_a_released_attempt_is_not_renewed():
     leases = Leases()
     leases.take(KEY, leases.heartbeat(1.0), 10.0, 1.0)

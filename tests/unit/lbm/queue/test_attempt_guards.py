@@ -22,6 +22,7 @@ from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution import Asked, Timer
 from lbd.lbm.core.execution_events import OUT_OF_LEASE, Treatment
 from lbd.lbm.core.jobs import Jobs
+from lbd.lbm.core.leases import Leases
 from lbd.lbm.core.slots import Slots
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.inbound.submitted import Submitted
@@ -259,7 +260,7 @@ async def test_nor_does_one_wait_whose_files_are_being_packed(host, news):
 
 @pytest.fixture
 def attempts(host):
-    client = SimpleNamespace(spool=Spool(), spools=SimpleNamespace())
+    client = SimpleNamespace(spool=Spool(), spools=SimpleNamespace(), leases=Leases())
     return DispatcherLine(host, client, lambda: None)
 
 

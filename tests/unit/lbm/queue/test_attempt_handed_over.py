@@ -8,6 +8,7 @@ from lbd.config.schema import Config
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution import Asked, Phase, Timer
 from lbd.lbm.core.jobs import Jobs
+from lbd.lbm.core.leases import Leases
 from lbd.lbm.core.slots import Slots
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.inbound.submitted import Submitted
@@ -34,7 +35,7 @@ def line_of():
         jobs=Jobs(10), submitted=Submitted(), admit=admit, changed=lambda: None,
         job_began=lambda *_: None, job_ended=lambda *_: None, executions=Executions(slots),
     )  # fmt: skip
-    client = SimpleNamespace(spool=Spool(), spools=SimpleNamespace())
+    client = SimpleNamespace(spool=Spool(), spools=SimpleNamespace(), leases=Leases())
     return host, DispatcherLine(host, client, lambda: None)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from lbd.config.dispatch import HEARTBEAT_S_MAX
 from lbd.config.schema import Config
+from lbd.lbm.core.leases import Leases
 from lbd.lbm.core.slots import Slots
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.queue import dispatcher_line
@@ -37,6 +38,7 @@ class Line:
     def __init__(self):
         self.up = asyncio.Queue()
         self.spools = SimpleNamespace()
+        self.leases = Leases()
         self.has_queue = asyncio.Event()
         self.has_queue.set()
 

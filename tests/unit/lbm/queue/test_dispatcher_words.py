@@ -8,6 +8,7 @@ import pytest
 from lbd.config.schema import Config
 from lbd.dispatch.intake import ending_of
 from lbd.lbm.core.jobs import Jobs
+from lbd.lbm.core.leases import Leases
 from lbd.lbm.core.slots import Slots
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.inbound.submitted import Submitted
@@ -39,7 +40,7 @@ def line():
         config=Config(), rules=SimpleNamespace(config=Config(), owner=""), slots=slots,
         jobs=Jobs(10), submitted=Submitted(), executions=Executions(slots),
     )  # fmt: skip
-    client = SimpleNamespace(spool=None, spools=SimpleNamespace())
+    client = SimpleNamespace(spool=None, spools=SimpleNamespace(), leases=Leases())
     return DispatcherLine(host, client, lambda: None)
 
 
