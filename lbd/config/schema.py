@@ -47,7 +47,9 @@ class HostEntry(Section):
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig(Section):
-    name: str = "lbd"  # shown by lbctl; otherwise unused
+    # the hosts, the authority and the backups of one cluster have the same name; hosts refuse those
+    # of another
+    name: str = "lbd"
     # all hosts known in advance, in order of preference as coordinator: {name, address, lim_port,
     # lbm_port}
     hosts: tuple[HostEntry, ...] = ()

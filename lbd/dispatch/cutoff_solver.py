@@ -1,4 +1,4 @@
-"""Solves the cutoffs from the ledger's history repeatedly: the thin shell around `tuning`.
+"""Solves the cutoffs from the ledger's history repeatedly: the thin shell around core/cutoffs.py.
 
 The solver runs in a thread, so that heartbeats are answered meanwhile.
 """

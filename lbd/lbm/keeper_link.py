@@ -344,7 +344,7 @@ class KeeperLink:
         await self._send(keeper.TOTALS, pack_totals(totals))
 
     async def ask_read(self, job: JobId, wanted: set[tuple[int, int]]) -> bool:
-        """Has the keeper do `readers.is_read`: it sees every process."""
+        """Has the keeper do `stdin_watch.is_read`: it sees every process."""
         if (spawned := self._jobs.get(job)) is None:
             return False
         spawned.read = asyncio.get_running_loop().create_future()

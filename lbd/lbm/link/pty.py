@@ -167,7 +167,7 @@ class Pty:
 
     @property
     def devices(self) -> set[tuple[int, int]]:
-        """The devices that a process waiting for input from it reads (readers.py)."""
+        """The devices that a process waiting for input from it reads (keeper/stdin_watch.py)."""
         return {self._device, CONTROLLING}
 
     def _code(self, which: int) -> bytes:

@@ -30,7 +30,7 @@ class Usage:
     moved: bool
     wrong: bool
     pinned: bool  # it could have run nowhere else
-    # From here on: fields that no release before 0.2 wrote.
+    # From here on: None where an earlier release wrote the record.
     id: str | None = None
     name: str | None = None
     words: bytes | None = None  # of the command line, as far as kept, separated by NULs
