@@ -16,8 +16,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from lbd.keeper.interpreter import Interpreter, die_with_keeper, join_session_keyring
+from lbd.keeper.interpreter import Interpreter, join_session_keyring
 from lbd.keeper.limits.cgroups import Containment
+from lbd.keeper.side_child import die_with_keeper
 from lbd.keeper.spawn_order import Order
 from lbd.keeper.user_and_start_steps import EXEC, WORDS, Refused, Surroundings, compile_order, text
 from lbd.launch.directory_look import kernel_id

@@ -18,13 +18,13 @@ from typing import NoReturn
 from lbd.keeper import session_leader as monitor
 from lbd.keeper import user_and_start_steps as steps
 from lbd.keeper.program_rules import program_found, rule_against
+from lbd.keeper.side_child import die_with_keeper
 from lbd.keeper.spawn_order import ALLOWED, DENIED, ID_MAX, SUBJECT, SUBJECT_AT
 from lbd.launch.directory_look import find_program, look
 from lbd.launch.directory_stamp import fits
 from lbd.launch.exec import become
 from lbd.local import frames
 
-PR_SET_PDEATHSIG = 1
 PR_SET_NO_NEW_PRIVS = 38
 STANDARD = range(3)
 INPUT_BYTES_MAX = 16 << 20  # more than the largest allowed lbm.max_request_bytes
@@ -264,10 +264,6 @@ def ignore(mask: int) -> None:
         if mask >> (number - 1) & 1:
             with contextlib.suppress(OSError):
                 signal.signal(number, signal.SIG_IGN)
-
-
-def die_with_keeper(libc: ctypes.PyDLL) -> None:
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def join_session_keyring(libc: ctypes.PyDLL) -> int:

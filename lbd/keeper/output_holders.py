@@ -14,19 +14,16 @@ import ctypes
 import os
 import pwd
 import re
-import select
-import signal
 import stat
 import time
 from collections.abc import Iterator, Set
 from contextlib import suppress
-from typing import NoReturn
 
 from lbd.keeper.gate import Gate
-from lbd.keeper.interpreter import die_with_keeper
 from lbd.keeper.limits.portions import at_once, kill_lives
 from lbd.keeper.limits.process_reads import ProcessReads
 from lbd.keeper.protocol import PATHS, PATHS_MAX, UID
+from lbd.keeper.side_child import SideChild
 from lbd.load import process_table
 from lbd.local import frames
 from lbd.local.caller import person_of
@@ -46,8 +43,12 @@ class OutputHolders:
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
-        self._handle, self._until_s = -1, 0.0
-        self.pids: set[int] = set()
+        self._child: SideChild | None = None
+        self._until_s = 0.0
+
+    @property
+    def pids(self) -> set[int]:
+        return {self._child.pid} if self._child else set()
 
     def obey(self, body: bytes, owner: int) -> None:
         """Raises ValueError, KeyError."""
@@ -58,50 +59,39 @@ class OutputHolders:
         """`paths`: separated by NULs; `owner`: the account of the daemons."""
         if uid in (0, os.geteuid(), owner) or not self._is_free():
             return
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        try:
-            if (child := os.fork()) == 0:
-                _end_all(uid, paths.split(b"\0")[:PATHS_MAX], owner, self._gate)
-            self.pids = {child}
-            self._handle, self._until_s = os.pidfd_open(child), time.monotonic() + 2 * LOOK_S
-        except OSError:  # too many processes or descriptors at the moment: the LBM asks again
-            pass
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        files = paths.split(b"\0")[:PATHS_MAX]
+        with suppress(OSError):  # too many processes or descriptors: the LBM asks again
+            self._child = SideChild(lambda _: _end_all(uid, files, owner, self._gate))
+            self._until_s = time.monotonic() + 2 * LOOK_S
 
     def _is_free(self) -> bool:
-        """Returns whether the last search is over. The keeper reaps its child like every other."""
-        if self._handle < 0:
+        """Returns whether the last search is over."""
+        if self._child is None:
             return True
-        poll = select.poll()
-        poll.register(self._handle, select.POLLIN)
-        if not poll.poll(0):
+        if not self._child.has_ended:
             if time.monotonic() > self._until_s:
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+                self._child.kill()
             return False
-        os.close(self._handle)
-        self._handle, self.pids = -1, set()
+        self._child.close()
+        self._child = None
         return True
 
 
-def _end_all(uid: int, paths: list[bytes], owner: int, gate: Gate) -> NoReturn:
+def _end_all(uid: int, paths: list[bytes], owner: int, gate: Gate) -> None:
     """Runs in the child."""
-    with suppress(BaseException):
-        die_with_keeper(ctypes.PyDLL(None))
-        real = [real_path(path, owner, gate.spool) for path in paths]
-        files = {shown for path in real for shown in shown_as(path)}
-        if not files or not gate.lets_in(uid):
-            os._exit(0)
-        lives = {pid: entry.life for pid, entry in process_table.everybody().items()}
-        theirs = [pid for pid in lives if is_of(process_table.uid_of(pid), uid)]
-        until_s = time.monotonic() + LOOK_S
-        look = ProcessReads(theirs, lambda pid: holds(pid, files), process_table.uid_of, until_s)
-        while (found := look.answers()) is None:
-            time.sleep(PAUSE_S)
-        # A process that cannot be read has made itself so, and counts as a holder.
-        held = {pid: lives[pid] for pid, holding in found.items() if holding != 0}
-        at_once(kill_lives(held))
-    os._exit(0)
+    real = [real_path(path, owner, gate.spool) for path in paths]
+    files = {shown for path in real for shown in shown_as(path)}
+    if not files or not gate.lets_in(uid):
+        return
+    lives = {pid: entry.life for pid, entry in process_table.everybody().items()}
+    theirs = [pid for pid in lives if is_of(process_table.uid_of(pid), uid)]
+    until_s = time.monotonic() + LOOK_S
+    look = ProcessReads(theirs, lambda pid: holds(pid, files), process_table.uid_of, until_s)
+    while (found := look.answers()) is None:
+        time.sleep(PAUSE_S)
+    # A process that cannot be read has made itself so, and counts as a holder.
+    held = {pid: lives[pid] for pid, holding in found.items() if holding != 0}
+    at_once(kill_lives(held))
 
 
 def holds(pid: int, files: Set[bytes]) -> bool:

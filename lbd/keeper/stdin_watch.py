@@ -10,15 +10,15 @@ killed where it gets stuck.
 """
 
 import contextlib
-import ctypes
+import functools
 import os
 import select
-import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lbd.keeper.side_child import SideChild
 from lbd.load import cgroup, process_table
 
 PTS_MAJOR = 136
@@ -78,14 +78,15 @@ class ReadLooks:
         self._asked: dict[str, Question] = {}  # by job
         self._looked_at: dict[str, Question] = {}  # by the child, those before answered
         self._hung: dict[int, float] = {}  # users, until when
-        self._child, self._handle, self._pipe, self._until_s = 0, -1, -1, 0.0
+        self._child: SideChild | None = None
+        self._until_s = 0.0
 
     @property
     def pids(self) -> set[int]:
-        return {self._child} - {0}
+        return {self._child.pid} if self._child else set()
 
     def is_ours(self, descriptor: int) -> bool:
-        return descriptor == self._pipe
+        return self._child is not None and descriptor == self._child.pipe
 
     def due_s(self) -> list[float]:
         return [self._until_s] if self._child else []
@@ -99,9 +100,11 @@ class ReadLooks:
 
     def hear(self) -> None:
         """Call when the descriptor is readable, or it is due."""
+        if self._child is None:
+            return
         said = None
         with contextlib.suppress(BlockingIOError):
-            said = os.read(self._pipe, TASKS_MAX)
+            said = os.read(self._child.pipe, TASKS_MAX)
         for one in said or b"":
             job = next(iter(self._looked_at))
             del self._looked_at[job]
@@ -126,36 +129,20 @@ class ReadLooks:
         if self._child or not self._asked:
             return
         self._looked_at, self._asked = self._asked, {}
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
-            self._pipe, theirs = os.pipe2(os.O_CLOEXEC)
-            os.set_blocking(self._pipe, False)
-            try:
-                self._child = os.fork()
-                if self._child == 0:
-                    answer(self._looked_at, theirs)
-                self._handle = os.pidfd_open(self._child)
-            finally:
-                os.close(theirs)
+            self._child = SideChild(functools.partial(answer, self._looked_at))
         except OSError:  # too many processes or descriptors at the moment
             self._end()
             return
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._until_s = time.monotonic() + PATIENCE_S
-        self._poll.register(self._pipe, select.POLLIN)
+        self._poll.register(self._child.pipe, select.POLLIN)
 
     def _end(self) -> None:
-        """Ends the child, which the keeper reaps like every other. What it has not answered is
-        answered with no."""
-        if self._handle >= 0:
-            with contextlib.suppress(ProcessLookupError):  # reaped; the pid may be another's
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-            self._poll.unregister(self._pipe)
-        for descriptor in (self._pipe, self._handle):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._child, self._handle, self._pipe = 0, -1, -1
+        """Ends the child. What it has not answered is answered with no."""
+        if self._child:
+            self._poll.unregister(self._child.pipe)
+            self._child.close()
+        self._child = None
         left, self._looked_at = self._looked_at, {}
         for job in left:
             self._say(job, False)
@@ -164,14 +151,9 @@ class ReadLooks:
 
 def answer(questions: Mapping[str, Question], descriptor: int) -> None:
     """Runs in the child."""
-    with contextlib.suppress(BaseException):
-        from lbd.keeper.interpreter import die_with_keeper  # which an LBM does not need
-
-        die_with_keeper(ctypes.PyDLL(None))
-        for one in questions.values():
-            found = is_read(set(one.wanted), one.leader, one.group)
-            os.write(descriptor, YES if found else NO)
-    os._exit(0)
+    for one in questions.values():
+        found = is_read(set(one.wanted), one.leader, one.group)
+        os.write(descriptor, YES if found else NO)
 
 
 def _reads(task: str, wanted: set[tuple[int, int]]) -> bool:

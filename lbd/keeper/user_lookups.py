@@ -4,15 +4,15 @@ The database may be remote (LDAP) and may not answer, so a child asks it and the
 Messages about a waiting command are kept and handled once it has started.
 """
 
-import contextlib
 import os
-import signal
 import time
 from collections.abc import Container
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from lbd.keeper.child import Parent, leave_keeper
 from lbd.keeper.gate import Gate
+from lbd.keeper.side_child import SideChild
 from lbd.keeper.spawn_order import Order
 
 LOOK_S = 10.0
@@ -35,7 +35,7 @@ class Look:
     """A child that looks up one user, and its deadline."""
 
     user: tuple[int, ...]
-    pid: int
+    child: SideChild
     until_s: float
 
 
@@ -47,7 +47,7 @@ class UserLooks:
 
     @property
     def pids(self) -> set[int]:
-        return {look.pid for look in self._looks.values()}
+        return {look.child.pid for look in self._looks.values()}
 
     @property
     def descriptors(self) -> Container[int]:
@@ -64,38 +64,23 @@ class UserLooks:
             return None
         if len(self._looks) >= LOOKS:
             raise BlockingIOError("the user database does not answer")
-        ours, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        try:
-            pid = os.fork()
-            if pid == 0:
-                self._ask(theirs, user)
-        except OSError:
-            os.close(ours)
-            raise
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            os.close(theirs)
-        self._looks[ours] = Look(user, pid, time.monotonic() + LOOK_S)
-        return ours
+        child = SideChild(lambda answer: self._ask(answer, user))
+        self._looks[child.pipe] = Look(user, child, time.monotonic() + LOOK_S)
+        return child.pipe
 
     def _ask(self, answer: int, user: tuple[int, ...]) -> None:
         """Runs in the child."""
-        with contextlib.suppress(BaseException):
-            leave_keeper(self._parent, answer)
-            os.write(answer, ANSWERED + self._gate.look(user).encode())
-        os._exit(0)
+        leave_keeper(self._parent, answer)
+        os.write(answer, ANSWERED + self._gate.look(user).encode())
 
     def hear(self, descriptor: int) -> tuple[int, ...]:
         """Handles a descriptor that reports, or is late, and returns its user. The gate then has
         the answer, if there was one."""
         look = self._looks.pop(descriptor)
-        try:
+        said = b""
+        with suppress(BlockingIOError):  # late
             said = os.read(descriptor, ANSWER_BYTES)
-        except BlockingIOError:  # late; it has not closed its end, so it is not reaped yet
-            said = b""
-            os.kill(look.pid, signal.SIGKILL)
-        os.close(descriptor)
+        look.child.close()
         if said:
             self._gate.learn(look.user, said.removeprefix(ANSWERED).decode(), time.monotonic())
         return look.user

@@ -2,6 +2,7 @@
 
 import os
 import select
+import signal
 import time
 from contextlib import suppress
 from types import SimpleNamespace
@@ -90,3 +91,14 @@ def test_where_no_child_can_be_made_the_answer_is_no(reads, monkeypatch):
     assert reads.said == [("job", False)]
     monkeypatch.undo()
     assert reads.looks.due_s() == []
+
+
+def test_a_child_that_cannot_be_watched_is_killed(reads, monkeypatch):
+    """No descriptor was left for that: it stayed, and hung if a process held it up."""
+    forked, fork = [], os.fork
+    monkeypatch.setattr(os, "fork", lambda: forked.append(fork()) or forked[-1])
+    monkeypatch.setattr(os, "pidfd_open", lambda *_: os.open("/nonexistent", 0))
+    reads.plays[1] = "hangs"
+    reads.looks.ask("job", Question(1, "", 1000, frozenset()))
+    assert reads.said == [("job", False)]
+    assert os.waitid(os.P_PID, forked[0], os.WEXITED).si_status == signal.SIGKILL

@@ -84,7 +84,7 @@ def test_an_answer_just_after_the_last_look_at_the_pipe_is_heard(monkeypatch):
             raise trouble
         return read(descriptor, size)
 
-    os.waitid(os.P_PID, look._child, os.WEXITED | os.WNOWAIT)
+    os.waitid(os.P_PID, look._child.pid, os.WEXITED | os.WNOWAIT)
     monkeypatch.setattr(os, "read", too_early)
     assert answers_of(look) == {MINE: True}
 
@@ -92,7 +92,7 @@ def test_an_answer_just_after_the_last_look_at_the_pipe_is_heard(monkeypatch):
 def test_a_child_that_was_killed_while_reading_has_read_nothing_of_that_process():
     look = ProcessReads([HUNG, MINE], is_marked, UIDS.get)
     assert look.answers() is None
-    os.kill(look._child, signal.SIGKILL)
+    os.kill(look._child.pid, signal.SIGKILL)
     assert answers_of(look) == {HUNG: None, MINE: True}
 
 
@@ -116,7 +116,7 @@ def test_a_process_that_reuses_the_pid_of_the_child_is_not_ended(monkeypatch):
     """The keeper reaps it like any other child, before the search is closed."""
     look = ProcessReads([HUNG], is_marked, UIDS.get)
     assert look.answers() is None
-    child = look._child
+    child = look._child.pid
     os.kill(child, signal.SIGKILL)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     ended = []
