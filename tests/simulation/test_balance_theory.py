@@ -23,7 +23,7 @@ FREE = Costs(0.0, 0.0, 0.0, 0.0, 0.0)
 
 def poisson(shape="exponential", cv=1.0):
     """Jobs of one second on average that arrive at random and do no I/O."""
-    return Workload("poisson", 0.5, 1.0, 1.0, 1.0, cv, 0.0, 1.0, FREE, shape)
+    return Workload("poisson", 0.5, 1.0, 1.0, cv, 0.0, 1.0, FREE, shape)
 
 
 def setup(load, hosts=1, hours=5.0, work=None, **more):

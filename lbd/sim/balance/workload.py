@@ -38,8 +38,7 @@ VAX_8650 = Costs(send_s=0.010, receive_s=0.005, transfer_s=0.050, transfer_delay
 class Workload:
     name: str
     utilisation: float  # of the CPUs, by jobs
-    gap_mean_s: float  # between a host's jobs at that utilisation
-    gap_cv: float  # standard deviation / mean
+    gap_cv: float  # of the times between a host's jobs: standard deviation / mean
     cpu_mean_s: float
     cpu_cv: float
     ios_mean: float
@@ -51,11 +50,11 @@ class Workload:
 SUN_2 = Costs(send_s=0.0145, receive_s=0.0057, transfer_s=0.1, transfer_delay_s=0.325)
 # The scripts of chapter 4, of which only the mean demand (7.45 s) and the utilisation are printed.
 # The deviation here is that of the response times without balancing, as a share of their mean.
-SCRIPTS = Workload("scripts", 0.6, 12.4, 2.64, 7.45, 1.69, 10.0, 1.0, SUN_2)
+SCRIPTS = Workload("scripts", 0.6, 2.64, 7.45, 1.69, 10.0, 1.0, SUN_2)
 WORKLOADS = {
-    "berkeley": Workload("berkeley", 0.629, 2.371, 2.64, 1.492, 6.1, 18.23, 4.47),
-    "bell": Workload("bell", 0.539, 3.105, 3.77, 1.675, 31.0, 23.87, 6.20),
-    "lbl": Workload("lbl", 0.463, 5.831, 12.7, 2.702, 36.4, 58.83, 8.97, VAX_8650),
+    "berkeley": Workload("berkeley", 0.629, 2.64, 1.492, 6.1, 18.23, 4.47),
+    "bell": Workload("bell", 0.539, 3.77, 1.675, 31.0, 23.87, 6.20),
+    "lbl": Workload("lbl", 0.463, 12.7, 2.702, 36.4, 58.83, 8.97, VAX_8650),
 }
 
 

@@ -179,7 +179,7 @@ def verdicts(rule: str, measure: str, ratios: dict[Cell, Ratio]) -> list[Claim]:
 STALE_LOAD = 0.8
 STALE_AGES = (0.1, 1.0, 3.0, 10.0, 30.0)  # in mean service times
 FREE = Costs(0.0, 0.0, 0.0, 0.0, 0.0)
-EXPONENTIAL = Workload("exponential", STALE_LOAD, 1.0, 1.0, 1.0, 1.0, 0.0, 1.0, FREE, "exponential")
+EXPONENTIAL = Workload("exponential", STALE_LOAD, 1.0, 1.0, 1.0, 0.0, 1.0, FREE, "exponential")
 BY_LOT_S = 1.0 / (1.0 - STALE_LOAD)  # M/M/1
 TWO_FRESH_S = sum(STALE_LOAD ** (2**i - 2) for i in range(1, 8))  # Mitzenmacher 1996
 STALE_RULES = ("GLOBAL", "CENTRAL", *WEIGH_AGE)
