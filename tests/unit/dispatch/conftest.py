@@ -1,6 +1,7 @@
 import pytest
 
 from tests.postgres import Postgres
+from tests.unit.dispatch.services import opened
 
 
 @pytest.fixture(scope="session")
@@ -8,3 +9,9 @@ def postgres():
     server = Postgres()
     yield server
     server.close()
+
+
+@pytest.fixture
+async def world(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        yield world

@@ -11,17 +11,11 @@ from lbd.dispatch.array_view import task_of
 from lbd.dispatch.core.outlook import places
 from lbd.dispatch.core.outlook.places import Places
 from lbd.model import JobId
-from tests.unit.dispatch.services import asking, opened
+from tests.unit.dispatch.services import asking
 from tests.unit.dispatch.test_arrays import begun, ended
 
 WHO = {"user": "ann", "uid": 1001}
 ARRAY = {"is_array": True, "first_index": 1, "count": 5}
-
-
-@pytest.fixture
-async def world(tmp_path):
-    async with opened(tmp_path / "ledger.sqlite") as world:
-        yield world
 
 
 async def test_when_an_array_ends_is_foreseen_before_it_begins_and_while_it_runs(world):

@@ -1,7 +1,5 @@
 """What users and a new dispatcher do with a gang, on a real ledger."""
 
-import pytest
-
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate
 from lbd.model import HostId, JobId, JobState
 from tests.unit.dispatch.services import asking, opened
@@ -9,12 +7,6 @@ from tests.unit.dispatch.services import asking, opened
 H3 = HostId("h3")
 GANG = {"gang": True, "is_array": True, "first_index": 0, "count": 3}
 WHO = {"user": "ann", "uid": 1001}
-
-
-@pytest.fixture
-async def world(tmp_path):
-    async with opened(tmp_path / "ledger.sqlite") as world:
-        yield world
 
 
 async def ended(world, job, attempt, begun, unix_s, barred=frozenset()):

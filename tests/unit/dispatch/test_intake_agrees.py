@@ -2,13 +2,7 @@
 
 import pytest
 
-from tests.unit.dispatch.services import asking, opened
-
-
-@pytest.fixture
-async def world(tmp_path):
-    async with opened(tmp_path / "ledger.sqlite") as world:
-        yield world
+from tests.unit.dispatch.services import asking
 
 
 @pytest.mark.parametrize(("inner", "outer"), [("+nowhere", ""), ("gpu=2", "gpu=1"), ("", "+big")])

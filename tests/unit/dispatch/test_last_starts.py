@@ -2,18 +2,10 @@
 
 import asyncio
 
-import pytest
-
 from lbd.cli.daemons.dispatcher import finish
 from lbd.dispatch.daemon import Dispatcher
-from tests.unit.dispatch.services import asking, opened
+from tests.unit.dispatch.services import asking
 from tests.unit.until import until
-
-
-@pytest.fixture
-async def world(tmp_path):
-    async with opened(tmp_path / "ledger.sqlite") as world:
-        yield world
 
 
 async def test_an_attempt_that_is_turned_back_at_the_end_is_not_leased_to_another(

@@ -2,17 +2,9 @@
 
 import asyncio
 
-import pytest
-
 from lbd.dispatch import orders
 from lbd.dispatch.orders import ACTS_AT_ONCE
-from tests.unit.dispatch.services import asking, opened
-
-
-@pytest.fixture
-async def world(tmp_path):
-    async with opened(tmp_path / "ledger.db") as made:
-        yield made
+from tests.unit.dispatch.services import asking
 
 
 def array(count):

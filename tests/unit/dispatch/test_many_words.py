@@ -5,13 +5,7 @@ import pytest
 from lbd.dispatch.core.ledger_rows import Submission
 from lbd.dispatch.stored_start import UnreadableSpec
 from lbd.text.command_words import QUEUED_WORDS_MAX, TOO_MANY_WORDS
-from tests.unit.dispatch.services import asking, opened
-
-
-@pytest.fixture
-async def world(tmp_path):
-    async with opened(tmp_path / "ledger.db") as made:
-        yield made
+from tests.unit.dispatch.services import asking
 
 
 @pytest.mark.parametrize("long", ["argv", "environment", "command"])

@@ -9,15 +9,9 @@ from lbd.dispatch import watching as watching_module
 from lbd.dispatch.core.job_selection import LARGEST
 from lbd.local import steps
 from lbd.net.gen import dispatch_pb2 as pb
-from tests.unit.dispatch.services import asking, opened
+from tests.unit.dispatch.services import asking
 from tests.unit.dispatch.test_watching import Context, QueueContext, until
 from tests.unit.turns import others_turns
-
-
-@pytest.fixture
-async def world(tmp_path):
-    async with opened(tmp_path / "ledger.db") as made:
-        yield made
 
 
 async def test_who_waits_for_all_to_end_is_sent_nothing_and_no_task_is_looked_up(

@@ -21,7 +21,7 @@ from lbd.dispatch.watching import (
 from lbd.model import HostId, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.submitter import WATCHED_BYTES
-from tests.unit.dispatch.services import asking, opened
+from tests.unit.dispatch.services import asking
 
 
 class Aborted(Exception):
@@ -39,12 +39,6 @@ class Context:
 
     async def abort(self, code, text):
         raise Aborted(code, text)
-
-
-@pytest.fixture
-async def world(tmp_path):
-    async with opened(tmp_path / "ledger.db") as made:
-        yield made
 
 
 async def until(condition):
