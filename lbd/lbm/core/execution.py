@@ -56,11 +56,11 @@ from lbd.lbm.core.execution_events import (
 )
 from lbd.lbm.core.slots import Belongings
 from lbd.model import JobId, JobState, Needs
+from lbd.policy.view import NO_SLOT
 
 DRAINED_S = 0.2  # output of an ended command has gone by then, unless its reader is slow
 KEEPER_S = 0.3  # for the keeper to end a tree; the dispatcher waits for at least a second
 RETRY_S_MIN = 0.5  # between two questions whether there is room beyond the slots
-NO_SLOT = "no free slot"
 RESTARTED = "its host's LBM was restarted"
 UNKNOWN = "the previous LBM did not hand over enough to continue it"
 
