@@ -5,7 +5,6 @@ import posix
 from lbd.client.complaints import REMOVED, Trouble
 
 DEPTH_MAX = 32
-UNIT_FROM_BYTES = 1024  # a smaller limit without a unit is a typing error
 
 WITH_VALUE = {
     "-H": "host", "--host": "host", "-x": "exclude", "--exclude": "exclude",
@@ -165,7 +164,7 @@ def check(options: Options) -> None:
     if plain & {"help", "version"}:
         return
     if "timeout" in values or "mem" in values:
-        from lbd.text.units import duration_s, size_bytes
+        from lbd.text.units import UNIT_FROM_BYTES, duration_s, size_bytes
 
         name = "--timeout"
         try:

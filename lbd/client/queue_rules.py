@@ -4,12 +4,9 @@ import posix
 import stat
 
 from lbd.client.complaints import Trouble
+from lbd.text.job_limits import GANG_MAX, SLOTS_MAX, SPEEDUP_MAX, WORK_S_MAX
 
-SLOTS_MAX = 65536
 DIGITS_MAX = 18
-SPEEDUP_MAX = 1e6
-WORK_S_MAX = 1e9
-GANG_MAX = 4096  # jobs; each is told the names of all their hosts
 
 
 def check_queued(

@@ -2,8 +2,8 @@
 
 from lbd.client.complaints import Trouble, say
 from lbd.text.index_list import is_number
+from lbd.text.job_limits import AFTER_MAX
 
-AFTER_MAX = 1000  # jobs
 OPTIONS = {
     "--after": "ok", "--after-ok": "ok", "--after-failed": "failed", "--after-any": "any",
     "--after-task": "task",

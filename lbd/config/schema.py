@@ -20,6 +20,7 @@ from lbd.config.dispatch import DispatchConfig, TagsConfig
 from lbd.config.fields import Section, listed, one_of, within
 from lbd.config.metrics import MetricsConfig
 from lbd.config.resources import ResourcesConfig
+from lbd.text.job_limits import REQUEST_BYTES_MAX
 
 ALGORITHMS = (
     "GLOBAL", "DISTED", "CENTRAL", "RANDOM", "THRHLD", "LOWEST", "RESERVE", "NOLB",
@@ -188,7 +189,7 @@ class LbmConfig(Section):
     max_hops: int = within(2, 0, 100)
     chunk_bytes: int = within(1 << 20, 1 << 12, 1 << 24)  # most bytes read from a pipe at once
     # arguments and environment of one command together; longer requests are refused
-    max_request_bytes: int = within(8 << 20, 1 << 14, 12 << 20)
+    max_request_bytes: int = within(8 << 20, 1 << 14, REQUEST_BYTES_MAX)
     # longest client message other than a command: questions of lbctl, terminal input
     max_question_bytes: int = within(1 << 16, 1 << 12, 1 << 20)
     # bytes of requests longer than max_question_bytes that the LBM holds for one local user; beyond

@@ -2,8 +2,8 @@
 
 from lbd.config.dispatch import DispatchConfig
 from lbd.dispatch.core.ledger_rows import Submission
+from lbd.text.job_limits import AFTER_MAX
 
-AFTER_MAX = 1000  # jobs that one job waits for, as in lbrun
 AFTER_OF_TASK = 4  # jobs that each task may wait for in an array of dispatch.max_array
 # arguments and variables: the more there are, the longer each task takes to start
 TASK_WORDS_MAX = 10_000

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from lbd.config.dispatch import LEASE_S_MAX, DispatchConfig
 from lbd.config.resources import fault_of_name
-from lbd.dispatch.array_limits import AFTER_MAX, fault_of_tasks
+from lbd.dispatch.array_limits import fault_of_tasks
 from lbd.dispatch.core.dependencies.conditions import HOWS, TASK
 from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.job_selection import is_number
@@ -32,34 +32,37 @@ from lbd.net.submitter import (
 )
 from lbd.text.command_words import QUEUED_WORDS_MAX, TOO_MANY_WORDS
 from lbd.text.index_list import Runs, count_of, read_runs
+from lbd.text.job_limits import (
+    AFTER_MAX,
+    EXCLUDED_MAX,
+    GANG_MAX,
+    HELD_MAX,
+    PRIORITY_MAX,
+    REQUEST_BYTES_MAX,
+    SLOTS_MAX,
+    SPEEDUP_MAX,
+    TIME_MAX,
+    WORK_S_MAX,
+)
 from lbd.text.needs_words import are_needs, read_facts, read_needs_text
 from lbd.text.one_line import one_line
 
-GANG_MAX = 4096  # as in lbrun
 KEEPER_CHARS = 200
 NAME_CHARS = 255
-HELD_MAX = 20_000  # attempts; no host holds more
 GANG_HOSTS_BYTES = (128 << 10) - len("LBD_GANG_HOSTS=\0")  # of one string, as in execve
 ARRAY_INDEX_MAX = 10**18 - 1  # as in lbrun
-SLOTS_MAX = 1 << 16
-PRIORITY_MAX = 999  # as in lbrun, up and down
 TEXT_MAX = 255
 KEY_MAX = 200
-EXCLUDED_MAX = 1024
 PATH_BYTES_MAX = 1 << 16
 COMMAND_BYTES_MAX = 4 << 20
-REQUEST_BYTES_MAX = 12 << 20  # the largest allowed lbm.max_request_bytes, on any host
 NO_PRIORITIES = (
     "--priority: this cluster does not use priorities; an administrator turns them on: "
     "lbctl config set dispatch.priorities true --cluster"
 )
-TIME_MAX = 1e11  # UNIX seconds
 CPU_S_MAX = LOAD_MAX = SAID_MAX_S = 1e12
 WAIT_S_MAX = 8 * 86400.0
 AGO_S_MAX = 30 * 86400.0
 SIGNAL_MAX = 64
-SPEEDUP_MAX = 1e6  # as in lbrun, like the next
-WORK_S_MAX = 1e9
 WORK_S_MIN = 1e-9  # so that no share of it underflows a float
 STATUS_MAX = 255
 VALUES = (

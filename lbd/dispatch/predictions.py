@@ -37,13 +37,7 @@ from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.restore import queued_job
 from lbd.dispatch.core.run_times import line_of, name_hash
 from lbd.dispatch.core.targets.plan import Begins, Within, slot_times_s
-from lbd.dispatch.intake import (
-    COMMAND_BYTES_MAX,
-    SLOTS_MAX,
-    TEXT_MAX,
-    are_hosts,
-    is_speedup,
-)
+from lbd.dispatch.intake import COMMAND_BYTES_MAX, TEXT_MAX, are_hosts, is_speedup
 from lbd.dispatch.prediction_info import (
     Compared,
     calibration_info,
@@ -55,6 +49,7 @@ from lbd.errors import LbdError
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
+from lbd.text.job_limits import SLOTS_MAX
 from lbd.text.needs_words import are_needs, read_needs_text
 from lbd.text.units import counted, show_duration
 from lbd.theory.calibration import FEWEST, Bias, CameTrue, Correction, Trust, judged, trust

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from lbd.dispatch.core.ledger_rows import JobRow
 from lbd.dispatch.core.records import Action, Updated
 from lbd.dispatch.daemon import Dispatcher
-from lbd.dispatch.intake import NO_PRIORITIES, PRIORITY_MAX, TEXT_MAX, TIME_MAX
+from lbd.dispatch.intake import NO_PRIORITIES, TEXT_MAX
 from lbd.errors import LbdError
 from lbd.model import JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.submitter import request_in
 from lbd.process.boot_clock import clock_s
+from lbd.text.job_limits import PRIORITY_MAX, TIME_MAX
 from lbd.text.one_line import one_line
 
 

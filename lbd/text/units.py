@@ -7,6 +7,7 @@ SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 LONGEST_S = 1e9  # thirty years; the kernel's timers are limited to the range of its clock
 IMPOSSIBLE_S = 1e15
 LARGEST_BYTES = (1 << 63) - 1
+UNIT_FROM_BYTES = 1024  # a smaller number without a unit is probably a typing error
 BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 

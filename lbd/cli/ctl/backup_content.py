@@ -10,6 +10,7 @@ from pathlib import Path
 from lbd.cli.ctl.backup_files import SMALL_BYTES_MAX, place
 from lbd.console.starting import UNITS
 from lbd.errors import LbdError
+from lbd.text.job_limits import TIME_MAX
 from lbd.text.one_line import one_line
 
 MANIFEST = "manifest.json"
@@ -17,7 +18,6 @@ MANIFEST = "manifest.json"
 AUTHORITY = ("authority/ledger.json", "authority/authority.pem")
 SETTINGS, HOSTS = "settings.json", "hosts.json"
 CONFIG, LEDGER, USAGE = "lbd.toml", "ledger.sqlite", "usage.sqlite"
-UNIX_S_MAX = 1e11
 PARTS = {
     AUTHORITY[1]: "the authority",
     LEDGER: "the queue's ledger",
@@ -99,7 +99,7 @@ def manifest_in(file: Path, directory: Path) -> Manifest:
         texts = (manifest.version, manifest.cluster, manifest.host, manifest.authority)
         if manifest.schema != 1 or not all(isinstance(one, str) for one in texts):
             raise TypeError
-        if not (0 <= manifest.unix_s <= UNIX_S_MAX and "".join(texts).isprintable()):
+        if not (0 <= manifest.unix_s <= TIME_MAX and "".join(texts).isprintable()):
             raise ValueError
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise LbdError(f"{file}: from another release of lbd, or damaged") from None

@@ -25,16 +25,14 @@ from lbd.console.reply import Json, table, tables, text
 from lbd.console.reply import number as number_in
 from lbd.errors import ConfigError, LbdError
 from lbd.model import Needs
+from lbd.text.job_limits import SLOTS_MAX, SPEEDUP_MAX
 from lbd.text.job_phrases import NO_HOST_SUITS, NOT_KNOWN_YET
 from lbd.text.needs import read_features, read_needs
 from lbd.text.needs_words import needs_text
 from lbd.text.spelling import nearest
-from lbd.text.units import at_most, counted, show_duration, size_bytes
+from lbd.text.units import UNIT_FROM_BYTES, at_most, counted, show_duration, size_bytes
 from lbd.theory.calibration import COVERS, OFF_BY_LESS, OFF_BY_MUCH, PROVEN, SHORT_S, WIDE
 
-SLOTS_MAX = 65536
-SPEEDUP_MAX = 1e6
-UNIT_FROM_BYTES = 1024  # a smaller number without a unit is probably a mistake, as in lbrun
 ROUNDED_FROM_S = 60.0  # from here on a forecast is rounded to more than a second
 NINE_IN_TEN, LIKELY = ">90 % WITHIN", ">LIKELY"
 CHOICE_OF = "CHOICE OF: the values of dispatch.malleable that would take this number of slots"

@@ -13,6 +13,7 @@ from typing import get_args, get_type_hints
 from lbd.dispatch.core.dependencies.conditions import conditions_of
 from lbd.dispatch.core.ledger_rows import AttemptRow, JobRow
 from lbd.model import JobState
+from lbd.text.job_limits import SLOTS_MAX
 from lbd.text.needs_words import read_needs_text
 
 Kinds = tuple[type, ...]
@@ -42,7 +43,6 @@ KINDS = {
 # Allowed numbers of a row, both ends included; NaN is in none of them.
 NUMBER = (1, (1 << 63) - 2)
 COUNT, SIGNED = (0, (1 << 31) - 1), (-(1 << 31), (1 << 31) - 1)  # limits of message fields
-SLOTS_MAX = 1 << 16
 SLOTS, NO_SLOTS = (1, SLOTS_MAX), (0, SLOTS_MAX)
 UNIX_S = (-1e9, 1e11)  # a clock may have been wrong
 LENGTH_S, SUM_S = (0, 1e12), (-1e12, 1e12)

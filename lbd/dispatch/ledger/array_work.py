@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from lbd.dispatch.core.discipline import Foretold
 from lbd.dispatch.core.ledger_rows import BadTask, JobRow, SubmissionRange, Tally, Wanted
-from lbd.dispatch.core.row_faults import SIGNED, SLOTS_MAX, SUM_S, UNIX_S, Range, is_within
+from lbd.dispatch.core.row_faults import SIGNED, SUM_S, UNIX_S, Range, is_within
 from lbd.dispatch.ledger.work import (
     COMMAND_BYTES,
     FIRST_JOB,
@@ -30,6 +30,7 @@ from lbd.dispatch.ledger.work import (
     whole,
 )
 from lbd.text.array_phrases import ALL_SHOWN
+from lbd.text.job_limits import SLOTS_MAX
 from lbd.text.job_phrases import HELD, HELD_FOR_A_WHILE
 
 PAGE = 500  # jobs read together before those of an array are skipped

@@ -26,7 +26,6 @@ from lbd.lbm.core.jobs import Job
 from lbd.lbm.inbound.refusal_text import explain, is_rule
 from lbd.lbm.keeper_link import KeeperLink, SpawnFailed
 from lbd.lbm.session.request import (
-    EXCLUDED_MAX,
     MEMORY_BYTES_MAX,
     PATH_BYTES_MAX,
     TIMEOUT_S_MAX,
@@ -37,6 +36,7 @@ from lbd.lbm.staging.step import step_words
 from lbd.model import NO_NEEDS, HostId, JobId, Needs
 from lbd.net.gen import lbm_pb2
 from lbd.net.parsing import parsed
+from lbd.text.job_limits import EXCLUDED_MAX
 from lbd.text.needs_words import are_needs, read_needs_text
 from lbd.text.one_line import one_line
 from lbd.text.units import show_size

@@ -18,19 +18,17 @@ from lbd.config.schema import Config
 from lbd.keeper.local_account import LocalUser
 from lbd.keeper.spawn_order import Order, pack_common
 from lbd.lbm.inbound.request import QUEUED_ID, fault_of, make_order
-from lbd.lbm.session.request import REQUEST_BYTES_MAX, SLOTS_MAX
 from lbd.model import NO_NEEDS, Needs
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.net.parsing import TooManyFields, parsed
 from lbd.net.submitter import Submitter, contradiction, words_in
 from lbd.text.command_words import QUEUED_FIELDS_MAX, QUEUED_WORDS_MAX, TOO_MANY_WORDS
+from lbd.text.job_limits import GANG_MAX, REQUEST_BYTES_MAX, SLOTS_MAX, TIME_MAX
 from lbd.text.needs_words import read_needs_text
 
 UNSAID = "its dispatcher is an older release that does not say whose it is; upgrade that host"
-GANG_MAX = 4096
 GANG_HOSTS_BYTES = (128 << 10) - len("LBD_GANG_HOSTS=")  # limit of execve for one string
 CUTOFF_S_MAX = 1e12
-UNIX_S_MAX = 1e11
 NAMED = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*=")  # what every shell passes on
 KNOWN = 8  # submissions whose attempts alternate here
 # Variables that each attempt has of its own.
@@ -163,8 +161,8 @@ def fault_of_start(start: dispatch_pb2.Start) -> str:
         "attempt": 1 <= start.attempt < 1 << 31,
         "lease_s": 0 < start.lease_s <= LEASE_S_MAX,
         "cutoff_s": 0 <= start.cutoff_s <= CUTOFF_S_MAX,
-        "requeued": 0 <= start.requeued <= UNIX_S_MAX,
-        "submitted": 0 <= start.spec.submitted <= UNIX_S_MAX,
+        "requeued": 0 <= start.requeued <= TIME_MAX,
+        "submitted": 0 <= start.spec.submitted <= TIME_MAX,
         "slots": start.slots <= SLOTS_MAX,
         "array_index": start.array_index >= 0,
         "array": start.array >= 0,

@@ -13,13 +13,14 @@ from lbd.lbm.core.journey_events import Refused
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 from lbd.net.parsing import parsed
+from lbd.text.job_limits import HELD_MAX
 from lbd.text.one_line import one_line
 
 SAID_MAX = 100_000  # orders and named attempts in one message
 WORD_CHARS_MAX = 255  # as much as a dispatcher accepts from a host
 MODE_CHARS_MAX = 40
-HELD_MAX = 20_000  # attempts held here, and the bytes of their orders
-HELD_BYTES_MAX, HELD_OF_USER = 512 << 20, 128 << 20  # no user keeps the others' out
+# Of held attempts' orders; no user keeps the others' out.
+HELD_BYTES_MAX, HELD_OF_USER = 512 << 20, 128 << 20
 WORD_BYTES = 96  # that each word of an order takes here, besides what it says
 TOO_MUCH = "it has too many orders pending"
 OWN_TOO_MUCH = "it has too many long orders of this user"

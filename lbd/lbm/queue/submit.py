@@ -40,13 +40,10 @@ from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 from lbd.text.closed_words import JOINING
 from lbd.text.index_list import COUNT_MAX, Runs, count_of, is_number, read_runs, runs_text
+from lbd.text.job_limits import PRIORITY_MAX, SPEEDUP_MAX, TIME_MAX, WORK_S_MAX
 from lbd.text.job_phrases import jobs_do, shell_line_remark
 from lbd.text.needs_words import needs_text
 
-PRIORITY_MAX = 999
-TIME_MAX = 1e11  # seconds, also UNIX times
-SPEEDUP_MAX = 1e6
-WORK_S_MAX = 1e9
 NO_CERTIFICATE = f"this host runs without a certificate, so it has no queue ({JOINING})"
 ClientLine = tuple[socket.socket, Callable[[], Awaitable[list[Frame]]]]
 

@@ -26,12 +26,12 @@ from lbd.local.json_socket import Json, OneQuestion, Refusal
 from lbd.net.gen import lbm_pb2 as pb
 from lbd.process import job_log
 from lbd.process.job_log import Line, RecentLines
+from lbd.text.job_limits import TIME_MAX
 from lbd.text.one_line import one_line
 
 LIM, LBM, DISPATCHER = DAEMONS = ("lim", "lbm", "dispatcher")
 PEER_S, DAEMON_S = 4.0, 2.0  # a host asks its other daemons within PEER_S
 AT_ONCE = 64  # hosts
-UNIX_S_MAX = 1e11
 SKEW_S = 60.0  # by which the clocks of hosts may differ
 
 
@@ -182,7 +182,7 @@ def as_message(daemon: str, line: Line) -> pb.LogLine:
 def is_about(line: pb.LogLine, job: str) -> bool:
     """Whether the line is about that job at all."""
     is_known = line.daemon in DAEMONS and line.level in job_log.LEVELS.values()
-    in_time = math.isfinite(line.unix_s) and 0 <= line.unix_s <= UNIX_S_MAX
+    in_time = math.isfinite(line.unix_s) and 0 <= line.unix_s <= TIME_MAX
     return is_known and in_time and job_log.concerns(line.job, job)
 
 

@@ -16,6 +16,7 @@ from lbd.local.rate_limit import turns_of
 from lbd.model import NO_NEEDS, HostId, Needs
 from lbd.policy.invocation import name_of
 from lbd.text.command_words import QUEUED_FIELDS_MAX, QUEUED_WORDS_MAX, TOO_MANY_WORDS
+from lbd.text.job_limits import EXCLUDED_MAX, SLOTS_MAX
 from lbd.text.needs_words import is_count, read_needs_text
 from lbd.text.one_line import one_line
 
@@ -23,14 +24,12 @@ ALL_SIGNALS = (1 << 64) - 1
 LONG = tags.RUN + tags.QUEUE + tags.LOCAL  # requests with a command; only one per connection
 NAME_CHARS_MAX = 255
 LENGTH, WORDS_USUAL, TURN_WORDS = b"\0\0\0", 1000, 32
-EXCLUDED_MAX = 1024
 FLAGS_MAX = 256
 WORDS_MAX = 1 << 18  # arguments and variables: as many as fit a stack of 8 MiB
-REQUEST_BYTES_MAX = 12 << 20  # the maximum of lbm.max_request_bytes on any host
 TIMEOUT_S_MAX = 1e9
 MEMORY_BYTES_MAX = 1 << 62
 CPU_S_MAX = 1e8  # the most that one run may claim; sums stay numbers
-DEPTH_MAX = SLOTS_MAX = 1 << 16
+DEPTH_MAX = 1 << 16
 PATH_BYTES_MAX = 1 << 12  # as in the kernel
 FETCHED_MAX, SENT_MAX = 1000, 10_000  # names in a request: each task of an array has them all
 FETCHED_BYTES_MAX = 1 << 20  # all names to fetch: in the queue each %h in them grows

@@ -18,7 +18,7 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.owner.rules import InForce
 from lbd.lbm.session.job_records import ID_CHARS_MAX, ended_record, has_times, is_past_of, job_json
-from lbd.lbm.session.request import CPU_S_MAX, SLOTS_MAX
+from lbd.lbm.session.request import CPU_S_MAX
 from lbd.lbm.usage.gaps import KEPT, Gap
 from lbd.lbm.usage.measures import SIZE_S_MIN, STEPS_MAX, Measure, measure_of_row
 from lbd.lbm.usage.record import TEXT_CHARACTERS, Usage
@@ -28,6 +28,7 @@ from lbd.local.caller import Caller
 from lbd.local.json_socket import Json
 from lbd.model import HostId
 from lbd.net.gen import lbm_pb2 as pb
+from lbd.text.job_limits import SLOTS_MAX, TIME_MAX
 from lbd.text.one_line import one_line
 
 PAGE_MAX = 2000  # past jobs in one answer
@@ -40,7 +41,6 @@ ROWS_MAX = 1000  # figures of one kind in another host's answer
 NO_SUCH_NUMBER = "after must be the number of a job"
 NO_HOST = "?"  # in a lab that does not prove names
 PEER_S = 3.0
-UNIX_S_MAX = 1e11
 COUNT_MAX = 1 << 53
 FIGURE_MAX = 1e60
 RECORDED_MAX = 100_000_000  # the most that stats.max_rows may be
@@ -222,7 +222,7 @@ def short(question: Json, key: str) -> str:
 
 def moment(value: object) -> float:
     """Returns UNIX seconds. Raises ValueError."""
-    if not isinstance(value, int | float) or not 0 <= value <= UNIX_S_MAX:
+    if not isinstance(value, int | float) or not 0 <= value <= TIME_MAX:
         raise ValueError("a time must be in UNIX seconds")
     return float(value)
 
@@ -281,7 +281,7 @@ def gaps_json(gaps: Sequence[pb.Gap]) -> list[Json]:
     """Raises PeerError if they are invalid."""
     found: list[Json] = []
     for gap in gaps[:GAPS_MAX]:
-        if not 0.0 <= gap.since <= gap.until <= UNIX_S_MAX:
+        if not 0.0 <= gap.since <= gap.until <= TIME_MAX:
             raise PeerError(NO_NUMBERS)
         times: Json = {"since": gap.since, "until": gap.until}
         found.append({"commands": counted(gap.commands), **times, "not_yet": gap.not_yet})

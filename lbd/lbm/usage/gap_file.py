@@ -12,10 +12,10 @@ import os
 from pathlib import Path
 
 from lbd.lbm.usage.gaps import Gap
+from lbd.text.job_limits import TIME_MAX
 
 BYTES = 64
 COMMANDS_MAX = 1 << 40
-UNIX_S_MAX = 1e11
 
 
 class GapFile:
@@ -62,4 +62,4 @@ def gap_in(content: bytes) -> Gap | None:
     except ValueError:
         return None
     is_gap = 0 < gap.commands <= COMMANDS_MAX and math.isfinite(gap.until)
-    return gap if is_gap and 0.0 <= gap.since <= gap.until <= UNIX_S_MAX else None
+    return gap if is_gap and 0.0 <= gap.since <= gap.until <= TIME_MAX else None

@@ -11,8 +11,6 @@ from lbd.dispatch.core.ledger_rows import Submission
 from lbd.dispatch.core.records import Cause
 from lbd.dispatch.core.shares import Rules
 from lbd.dispatch.intake import (
-    HELD_MAX,
-    REQUEST_BYTES_MAX,
     checked_signal,
     ending_of,
     heartbeat_fault,
@@ -21,6 +19,7 @@ from lbd.dispatch.intake import (
 from lbd.errors import LbdError
 from lbd.lbm.inbound.submitted import Submitted
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.text.job_limits import HELD_MAX, REQUEST_BYTES_MAX
 from tests.unit.dispatch.services import asking, opened, request
 from tests.unit.until import until
 

@@ -15,7 +15,6 @@ from lbd.lbm.inbound.submitted import Submitted
 from lbd.lbm.queue.dispatcher_line import DispatcherLine
 from lbd.lbm.queue.dispatcher_words import (
     HELD_BYTES_MAX,
-    HELD_MAX,
     OWN_TOO_MUCH,
     SAID_MAX,
     TOO_MUCH,
@@ -29,6 +28,7 @@ from lbd.local.steps import STEP_S
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 from lbd.process.boot_clock import clock_s
+from lbd.text.job_limits import HELD_MAX
 
 ONE = pb.Held(job="1", attempt=1)
 
