@@ -187,7 +187,6 @@ class LbmConfig(Section):
     sent_away_wait_s: float = within(3600.0, 0.0, 1e6)
     # nesting depth of lbruns up to which a command may still move
     max_hops: int = within(2, 0, 100)
-    chunk_bytes: int = within(1 << 20, 1 << 12, 1 << 24)  # most bytes read from a pipe at once
     # arguments and environment of one command together; longer requests are refused
     max_request_bytes: int = within(8 << 20, 1 << 14, REQUEST_BYTES_MAX)
     # longest client message other than a command: questions of lbctl, terminal input

@@ -268,9 +268,8 @@ class AttachedJob(Performer):
 
     def make_ends(self) -> JobStdio:
         host, request = self.host, self.request
-        threads, chunk_bytes = host.threads.of(request.user), host.config.lbm.chunk_bytes
         share = Share(host.windows, request.origin)
-        return JobStdio(request, self.talk, chunk_bytes, threads, share)
+        return JobStdio(request, self.talk, host.threads.of(request.user), share)
 
     async def _spawn(self) -> e.Event | None:
         """Makes pipes, and has the keeper fork."""

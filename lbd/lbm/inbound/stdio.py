@@ -69,7 +69,6 @@ class JobStdio:
         self,
         request: lbm_pb2.RunRequest,
         talk: Conversation,
-        chunk_bytes: int,
         threads: Threads,
         share: AShare,
     ) -> None:
@@ -78,7 +77,6 @@ class JobStdio:
         self._share = share
         self._request = request
         self._talk = talk
-        self._chunk_bytes = chunk_bytes
         self._stdin: Sink | None = None
         self._outputs: dict[int, Source] = {}
         self._state = StdioState()
@@ -168,7 +166,6 @@ class JobStdio:
             lambda data: talk.put(tag, data, 0.0 if data else LINGER_S),
             talk.flush,
             window_bytes,
-            self._chunk_bytes,
             is_full=lambda: talk.is_full,
             at_once=pty is not None,
             left=left,

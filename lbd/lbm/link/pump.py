@@ -18,6 +18,7 @@ from lbd.lbm.link.nonblocking_fd import Descriptor
 from lbd.lbm.link.window import Window
 from lbd.lbm.link.wire import FIRST_WINDOW_BYTES, WINDOW_BYTES
 
+CHUNK_BYTES = 1 << 20  # read at once at most
 # A writer and we may fall into step, on one CPU: it writes a page, which wakes us, and waits for
 # the CPU while we send that page. After so many small pieces in a row it gets a moment to write on.
 CRUMB_BYTES = 1 << 14
@@ -61,7 +62,6 @@ class Source:
         send: Callable[[bytes], None],
         sent: Callable[[], Awaitable[None]],
         window_bytes: int,
-        chunk_bytes: int,
         *,
         is_full: Callable[[], bool] = lambda: False,
         slow_start: bool = False,
@@ -80,7 +80,6 @@ class Source:
         first_bytes = FIRST_WINDOW_BYTES if slow_start else window_bytes
         self._state = state = left or SourceState(first_bytes)
         self._largest_window_bytes = window_bytes
-        self._chunk_bytes = chunk_bytes
         self._room = asyncio.Event()
         if state.under_way_bytes < state.window_bytes:
             self._room.set()
@@ -130,7 +129,7 @@ class Source:
 
     @property
     def _piece_bytes(self) -> int:
-        return min(self._chunk_bytes, self._state.window_bytes)
+        return min(CHUNK_BYTES, self._state.window_bytes)
 
     def _sending(self, data: bytes) -> None:
         state = self._state

@@ -68,9 +68,8 @@ class RemoteCommand:
         home, threads = self._home, self._client.pipes.threads
         assert home.streams is not None
         windows = partial(Share, home.windows, person_of(self._uid))
-        lbm = home.config.lbm
-        move = partial(RemoteStdio, threads, windows, lbm.chunk_bytes)
-        return RemoteRun(lbm, home.streams, *self._place, move)
+        move = partial(RemoteStdio, threads, windows)
+        return RemoteRun(home.config.lbm, home.streams, *self._place, move)
 
     # As the follower of its run
 

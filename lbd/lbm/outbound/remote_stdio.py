@@ -29,13 +29,12 @@ class RemoteStdio:
         self,
         threads: Threads,
         windows: Shares,
-        chunk_bytes: int,
         state: FarRun,
         talk: Conversation,
     ) -> None:
         """`threads`, `windows`: those of the user whose descriptors it gets."""
         self._state, self._talk = state, talk
-        self._threads, self._windows, self._chunk_bytes = threads, windows, chunk_bytes
+        self._threads, self._windows = threads, windows
         self._sinks: dict[int, Sink] = {}
         self._stdin: Source | None = None
         self._stdin_task: asyncio.Task[None] | None = None
@@ -92,7 +91,6 @@ class RemoteStdio:
             lambda data: talk.put(tags.STDIN, data),
             talk.flush,
             self._input_window_bytes,
-            self._chunk_bytes,
             is_full=lambda: talk.is_full,
             slow_start=not self._state.grants_windows,
             left=left,

@@ -36,7 +36,7 @@ def share():
 
 @pytest.fixture
 async def ends():
-    made = JobStdio(lbm_pb2.RunRequest(wants_stdin=True), Talk(), 1 << 16, Threads(), share())
+    made = JobStdio(lbm_pb2.RunRequest(wants_stdin=True), Talk(), Threads(), share())
     made.make()
     yield made
     made.close()
@@ -72,7 +72,7 @@ class CountedThreads(Threads):
 async def at_terminal():
     request = lbm_pb2.RunRequest(wants_stdin=True)
     request.terminal.size, request.terminal.ends_lines = b"24 80 0 0", True
-    made = JobStdio(request, Talk(), 1 << 16, CountedThreads(), share())
+    made = JobStdio(request, Talk(), CountedThreads(), share())
     made.make()
     made.begin(0, lambda: None, lambda _: asyncio.sleep(0, result=False))
     pumps = made.pump()
@@ -194,7 +194,7 @@ async def test_unread_output_waits_where_it_was_printed(grants):
     """Of one that grants windows, no more than these is sent."""
     talk, closed = Talk(), 0b101
     request = lbm_pb2.RunRequest(grants_windows=grants, closed_fds=closed)
-    made = JobStdio(request, talk, 1 << 20, Threads(), share())
+    made = JobStdio(request, talk, Threads(), share())
     made.make()
     made.begin(0, lambda: None, lambda _: asyncio.sleep(0, result=False))
     (pump,) = made.pump()

@@ -12,6 +12,7 @@ import weakref
 
 import pytest
 
+from lbd.lbm.link import pump
 from lbd.lbm.link.ferry import unread_bytes
 from lbd.lbm.link.nonblocking_fd import Descriptor
 from lbd.lbm.link.pump import CRUMB_BYTES, CRUMBS, Sink, Source
@@ -68,7 +69,7 @@ def taken(pipe, end):
 
 async def test_an_acknowledgement_of_more_than_was_sent_is_refused(pipe):
     """Another host says so; the number goes on to the next LBM."""
-    source = Source(Descriptor(taken(pipe, "r")), bytes, at_once, 100, 60)
+    source = Source(Descriptor(taken(pipe, "r")), bytes, at_once, 100)
     for count in (1, (1 << 64) - 1):
         with pytest.raises(ValueError, match="more than was sent"):
             source.delivered(count)
@@ -99,9 +100,10 @@ async def test_a_notice_waits_no_longer_than_the_first_that_waited(pipe):
     sink.close()
 
 
-async def test_a_source_stops_at_its_window_and_continues_when_delivered(pipe):
+async def test_a_source_stops_at_its_window_and_continues_when_delivered(pipe, monkeypatch):
+    monkeypatch.setattr(pump, "CHUNK_BYTES", 60)
     sent = []
-    source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 100, 60)
+    source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 100)
     task = asyncio.create_task(source.run())
     os.write(pipe["w"], bytes(1000))
     await settle()
@@ -120,7 +122,7 @@ async def test_a_source_stops_at_its_window_and_continues_when_delivered(pipe):
 
 async def test_a_writer_in_step_with_the_source_falls_out_of_step(pipe):
     sent = []
-    source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 1 << 30, CHUNK)
+    source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 1 << 30)
     task = asyncio.create_task(source.run())
     page = bytes(4096)
     written = 0
@@ -138,7 +140,7 @@ async def test_a_writer_in_step_with_the_source_falls_out_of_step(pipe):
 
 async def test_once_the_writers_are_dead_only_existing_data_is_read(pipe):
     sent = []
-    source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 1 << 20, CHUNK)
+    source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 1 << 20)
     task = asyncio.create_task(source.run())
     await settle()
     os.write(pipe["w"], b"last words")
@@ -159,7 +161,7 @@ async def test_data_written_after_the_last_look_of_a_thread_is_read(pipe):
     """A busy host learns that the writers are dead before it learns that nothing was there."""
     sent, descriptor = [], Descriptor(taken(pipe, "r"), Threads(), ours=True)
     descriptor.flows = True  # so a thread waits a moment for more
-    source = Source(descriptor, sent.append, at_once, 1 << 20, CHUNK)
+    source = Source(descriptor, sent.append, at_once, 1 << 20)
     task = asyncio.create_task(source.run())
     await in_a_call(descriptor)
     os.write(pipe["w"], b"last words")
@@ -170,7 +172,7 @@ async def test_data_written_after_the_last_look_of_a_thread_is_read(pipe):
 
 async def test_what_a_thread_has_read_comes_before_what_is_there_at_a_stop(pipe):
     sent, descriptor = [], Descriptor(taken(pipe, "r"), Threads(), ours=True)
-    source = Source(descriptor, sent.append, at_once, 1 << 20, CHUNK)
+    source = Source(descriptor, sent.append, at_once, 1 << 20)
     os.write(pipe["w"], b"a" * CHUNK)
     task = asyncio.create_task(source.run())
     await in_a_call(descriptor)
@@ -184,7 +186,7 @@ async def test_what_a_thread_has_read_comes_before_what_is_there_at_a_stop(pipe)
 
 async def test_a_source_whose_reader_is_gone_tells_the_writer_while_it_waits(pipe):
     sent = []
-    source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 100, 60)
+    source = Source(Descriptor(taken(pipe, "r")), sent.append, at_once, 100)
     task = asyncio.create_task(source.run())
     await settle()
     source.reader_gone()
@@ -329,9 +331,12 @@ async def test_no_more_is_read_while_others_messages_fill_the_outbox(pipe):
     sent, full, emptied = [], [True], asyncio.Event()
     os.write(pipe["w"], b"x" * 1000)
     source = Source(
-        Descriptor(taken(pipe, "r"), ours=True), sent.append, emptied.wait, 1 << 20, CHUNK,
+        Descriptor(taken(pipe, "r"), ours=True),
+        sent.append,
+        emptied.wait,
+        1 << 20,
         is_full=lambda: full[0],
-    )  # fmt: skip
+    )
     os.close(taken(pipe, "w"))
     source.writers_gone()
     assert not source.drain()

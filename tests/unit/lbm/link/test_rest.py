@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lbd.lbm.link import pump
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.conversation import Stream
 from lbd.lbm.link.nonblocking_fd import Descriptor
@@ -17,6 +18,13 @@ from lbd.lbm.link.pump import Sink, Source
 from lbd.lbm.link.window import Window, budget_of_windows
 from lbd.local.budget import Share
 from tests.unit.lbm.handover.passing import handed_over
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_pieces():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pump, "CHUNK_BYTES", 7000)
+        yield
 
 
 async def settle():
@@ -172,7 +180,7 @@ async def test_a_source_saved_at_any_moment_has_read_nothing_that_it_does_not_se
     async def flush():
         await asyncio.sleep(0)
 
-    source = Source(Descriptor(reader), sent.append, flush, 1 << 16, 7000)
+    source = Source(Descriptor(reader), sent.append, flush, 1 << 16)
     task = source.start()
     waiting = list(pieces)
     for step in steps:
@@ -186,7 +194,7 @@ async def test_a_source_saved_at_any_moment_has_read_nothing_that_it_does_not_se
         await asyncio.wait([task])
         sent[:] = before  # the process that saved it would have taken no further step
         descriptor = Descriptor.given(left.descriptor)
-        source = Source(descriptor, sent.append, flush, 1 << 16, 7000, left=left)
+        source = Source(descriptor, sent.append, flush, 1 << 16, left=left)
         task = source.start()
     written = b"".join(pieces[: len(pieces) - len(waiting)])
     os.close(writer)

@@ -62,7 +62,7 @@ class FarHost:
 def run_on(far, windows=None):
     threads = UserThreads().of(os.getuid())
     shares = partial(Share, windows or budget_of_windows(), os.getuid())
-    move = partial(RemoteStdio, threads, shares, 1 << 20)
+    move = partial(RemoteStdio, threads, shares)
     return RemoteRun(LbmConfig(), far, "h2", "h2:1", move)
 
 
