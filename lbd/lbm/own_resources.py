@@ -29,7 +29,7 @@ from lbd.lbm.core.slots import (
 from lbd.lbm.inbound.executions import Executions
 from lbd.load import equipment
 from lbd.load.memory import own_memory
-from lbd.load.process_table import mark_of, task_of
+from lbd.load.process_table import mark_of
 from lbd.load.procfs import read_small
 from lbd.model import JobId, Needs
 from lbd.process.boot_clock import boot_id
@@ -205,9 +205,6 @@ class Notes:
             return None
         # looked up after the pidfd, so that it is the same process
         found = mark_of(int(pid), pidfd)
-        if isinstance(mark, int) and isinstance(found, str):  # an older LBM wrote it
-            task = task_of(int(pid))
-            found = None if task is None else task.started_ticks
         if found != mark:
             os.close(pidfd)
             return None

@@ -93,12 +93,6 @@ class ClientFrames:
         except OSError:
             pass
 
-    def left(self) -> list[int]:
-        """Returns the descriptors for the next LBM. That may be of an earlier release which does
-        not allow descriptors again, so they are allowed here."""
-        take_descriptors(self._socket, wanted=True)
-        return self.descriptors
-
     def at_hand(self) -> list[Frame]:
         """Returns the whole frames that are already there. Raises ValueError, OSError."""
         try:

@@ -203,8 +203,6 @@ class Adoption:
         return talk
 
     def _restore_client(self, left: ClientState) -> None:
-        if left.socket < 0:  # an LBM of the last release also names clients that are gone
-            return
         sock = socket.socket(fileno=left.socket)
         try:
             connection = self._clients.connection(sock)

@@ -61,7 +61,6 @@ class ClientServer:
         """Stops accepting. Returns the listening socket (-1: none) and the connected clients."""
         if self._listener is None:
             return -1, []
-        take_descriptors(self._listener, wanted=True)  # an LBM of an earlier release requires it
         asyncio.get_running_loop().remove_reader(self._listener)
         with contextlib.suppress(OSError):
             self._restarting.touch()

@@ -306,7 +306,7 @@ class Connection:
             # The next LBM may take longer to start than a client waits for a first answer.
             self._frames.send(tags.TAKEN)
         received = b"".join((*(frames.pack(*one) for one in unheard), self._frames.split.rest))
-        given = tuple(map(Fd, self._frames.left()))
+        given = tuple(map(Fd, self._frames.descriptors))
         left = ClientState(Fd(self._socket.fileno()), received, given)
         if command is not None and is_begun:
             left.request, left.command, left.stays = self._run_body, command.left(), self._stays

@@ -1,7 +1,6 @@
 """What commands of this host's own users need, and take without the keeper."""
 
 import asyncio
-import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -10,14 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from lbd.lbm import own_resources
 from lbd.lbm.core.execution_events import Kind, Spec
 from lbd.lbm.core.slots import Granted, ResourcePool, Slots
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.keeper_link import KeeperLink
 from lbd.lbm.own_resources import Notes, OwnNeeds
 from lbd.load import process_table
-from lbd.load.process_table import mark_of, task_of
+from lbd.load.process_table import mark_of
 from lbd.model import JobId, Needs
 
 GPU = Needs(resources=(("gpu", 1),))
@@ -71,26 +69,12 @@ async def test_resources_given_by_a_killed_lbm_are_taken_until_its_process_has_e
 async def test_of_a_holder_nothing_is_read_that_it_can_hold_up(tmp_path, monkeypatch):
     """The stat of one whose exec is under way would hold up the LBM."""
     monkeypatch.setattr(process_table, "task_of", lambda pid: pytest.fail(f"reads {pid}"))
-    monkeypatch.setattr(own_resources, "task_of", process_table.task_of)
     own, _ = lbm(tmp_path)
     assert own.take(JobId("h1-1"), GPU, US).grant
     following, pool = lbm(tmp_path)
     following.take_up()
     assert list(pool.held) == ["h1-1"]
     following.leave()
-
-
-async def test_a_note_of_an_older_lbm_has_the_start_time(tmp_path):
-    own, _ = lbm(tmp_path)
-    own.take(JobId("h1-1"), GPU, US)
-    note, ticks = tmp_path / "needs" / "h1-1", task_of(US.pid).started_ticks
-    boot, pid, mark, had = json.loads(note.read_text())
-    for written, held in ((ticks, ["h1-1"]), (mark, ["h1-1"]), (ticks + 1, [])):
-        note.write_text(json.dumps([boot, pid, written, had]))
-        following, pool = lbm(tmp_path)
-        following.take_up()
-        assert list(pool.held) == held
-        following.leave()
 
 
 async def test_resources_given_by_an_ending_lbm_stay_noted_but_freed_ones_do_not(tmp_path, process):

@@ -30,7 +30,6 @@ CALLERS_OF_TASK_OF = {
     "keeper/limits/process_reads.py",  # of its own child
     "keeper/limits/time_limits.py",  # in a child that is killed when it hangs
     "process/reading_child.py",  # of its own child
-    "lbm/own_resources.py",  # on older kernels only
     "lbm/session/local_cpu.py",  # in a thread of its user's, or of one that has ended
     "lbm/queue/keeper_claim.py",  # of our own keeper
     "doctor/this_host.py",  # by a command of the user's own, as are the next

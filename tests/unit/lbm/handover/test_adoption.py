@@ -138,13 +138,6 @@ async def test_a_command_that_the_keeper_of_a_killed_lbm_ends_holds_its_resource
     assert not host.slots.pool.held
 
 
-async def test_a_client_that_had_left_is_skipped(host):
-    """An LBM of the previous release may name one."""
-    left = Left([], [], [], [], [], None)
-    left.clients.append(ClientState(codec.NO_FD))
-    adoption(host).take_up(left)
-
-
 async def test_a_process_that_runs_on_its_own_continues_and_holds_no_slot(host):
     """For example a line of --notify, which is run once."""
     adoption(host).take_up(Left([], [], [], [], ["alone.7", "as-user.8"], None))
