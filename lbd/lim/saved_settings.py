@@ -26,7 +26,6 @@ class OfLaterRelease(ValueError):
 class SavedSettings:
     def __init__(self, state_dir: Path) -> None:
         self.path = state_dir / "settings.json"
-        self._before = state_dir / "drains.json"  # from a release that saved only drains
         self.is_later = False  # the file was written by a later release
 
     def stamp(self) -> object:
@@ -43,17 +42,16 @@ class SavedSettings:
 
     def _read(self, made: Callable[[dict[str, object]], Made]) -> Made | None:
         """Returns None if nothing can be read; the log then says why."""
-        path = self.path if self.path.exists() else self._before
         try:
-            with path.open("rb") as file:
+            with self.path.open("rb") as file:
                 return made(table(file.read(FILE_BYTES_MAX)))
         except FileNotFoundError:
             pass
         except OfLaterRelease as problem:
             self.is_later = True
-            log.warning("%s %s", path, problem)
+            log.warning("%s %s", self.path, problem)
         except (OSError, ValueError, RecursionError) as problem:
-            log.warning("ignored %s: %s", path, problem)
+            log.warning("ignored %s: %s", self.path, problem)
         return None
 
 

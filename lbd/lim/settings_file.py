@@ -162,7 +162,6 @@ class SettingsFile(SavedSettings):
             raise OSError(errno.EPERM, f"{self.path} is of a later release")
         data = settings_bytes(settings, self._cluster)
         write_whole(self.path, data, 0o600, is_durable=True)
-        self._before.unlink(missing_ok=True)
 
 
 def settings_bytes(settings: Settings, cluster: str) -> bytes:

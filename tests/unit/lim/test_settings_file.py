@@ -108,17 +108,6 @@ def test_what_could_not_be_saved_is_saved_later(tmp_path, caplog):
     assert not file.path.exists(), "nothing is left to be saved"
 
 
-def test_a_file_of_an_earlier_release_is_read_until_there_is_a_new_one(tmp_path):
-    (tmp_path / "drains.json").write_text('{"counter": 3, "drains": {"h3": true}}')
-    assert SettingsFile(tmp_path).settings() == Settings(3, drains={"h3": True})
-    (tmp_path / "drains.json").write_text(noted())
-    file = SettingsFile(tmp_path)
-    assert file.settings().drain_notes == {"h3": DrainNote("", "ann", 1.0)}
-    file.keep_settings(Settings(4))
-    assert not (tmp_path / "drains.json").exists()
-    assert SettingsFile(tmp_path).settings() == Settings(4)
-
-
 def test_a_file_of_a_later_release_is_refused_in_one_line_and_not_overwritten(tmp_path, caplog):
     file = SettingsFile(tmp_path)
     later = json.dumps({"schema": 2, "counter": 9, "drains": {}, "saved": {"lim.algorithm": "X"}})

@@ -34,7 +34,7 @@ LISTEN_S = 0.5
 AGREED_S = 1.0  # how much later the other hosts notice the silence
 QUIET_S = 1.0  # without a command: by then, commands placed here before the drain have arrived
 # State that a later cluster must not start with.
-KEPT = ("settings.json", "drains.json", "drained", "hosts.json")
+KEPT = ("settings.json", "drained", "hosts.json")
 
 
 def add_leave_options(parser: Parser) -> None:
