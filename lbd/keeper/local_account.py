@@ -26,6 +26,9 @@ class LocalUser:
     shell: str = ""
 
 
+NO_UID = -2  # of an asker: nobody's; differs from a job's unknown uid (-1)
+
+
 @dataclass(frozen=True, slots=True)
 class Asker:
     """The user who asks, as the origin's kernel reports them."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 BODY_LIMIT_BYTES = 1 << 20
 CONNECT_S = 2.0
+MOST_S = 1e9  # the longest time that a question may name
 ANSWER_LIMIT_BYTES = 64 << 20  # for programs: some 100,000 jobs of the queue
 
 # A JSON object; its reader checks the values.
@@ -323,12 +324,11 @@ class OneQuestion(JsonClient):
         return None
 
 
-def bounded_s(request: Json, key: str, most_s: float) -> float:
-    """Returns the seconds that a request gives, 0 if none. Raises Refusal if the value is not such
-    a number, however many digits it has."""
+def bounded_s(request: Json, key: str) -> float:
+    """Returns the seconds that a request gives, 0 if none. Raises Refusal."""
     value = request.get(key, 0)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most_s:
-        raise Refusal(f"{key} must be a number of seconds from 0 to {most_s:g}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_S:
+        raise Refusal(f"{key} must be a number of seconds from 0 to {MOST_S:g}")
     return float(value)
 
 

@@ -144,7 +144,7 @@ def queue_questions(data: bytes) -> None:
     with contextlib.suppress(PeerError):
         question = local.decode(frames.JSON, data)
         with contextlib.suppress(LbdError):
-            assert math.isfinite(local.bounded_s(question, "patience_s", 1e9))
+            assert math.isfinite(local.bounded_s(question, "patience_s"))
         with contextlib.suppress(ValueError):
             output_at, error_at = queue_answers.places_of(question.get("at"))
             pb.LogsRequest(output_at=output_at, error_at=error_at)

@@ -15,7 +15,7 @@ from functools import partial
 
 from lbd.errors import LbdError, Unavailable
 from lbd.keeper.file_worker import send_signal
-from lbd.keeper.local_account import ROOT_UID, Asker, is_same
+from lbd.keeper.local_account import NO_UID, ROOT_UID, Asker, is_same
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.vouching import fault_of_speaker
 from lbd.lbm.inbound.request import JOB_ID
@@ -38,11 +38,10 @@ job_log = JobLog(logging.getLogger("lbd.lbm"))
 
 PEER_S = 3.0
 PATIENCE_MAX_S = 20.0  # for one answer
-ASKED_MAX_S = 1e9
 SENDING_MAX = 64  # concurrent signals of one user to commands that run here
 WAITS_MAX = 512  # at once; beyond that the answer comes at once, and the client asks again
 USER_CHARS, HOST_CHARS = 255, 253
-NO_UID, UNKNOWN_UID = -2, -1  # of an asker, and of a job; nobody's
+UNKNOWN_UID = -1  # of a job
 VERBS = ("show", "kill", "wait")
 CODES = ("denied", "missing", "unavailable", "usage")
 
@@ -67,7 +66,7 @@ class CommandAnswers:
             uid=max(0, caller.uid),
             is_admin=self._admins.include(caller),
             signal=number if isinstance(number, int) and 0 <= number < signal.NSIG else 0,
-            patience_s=min(PATIENCE_MAX_S, bounded_s(question, "patience_s", ASKED_MAX_S)),
+            patience_s=min(PATIENCE_MAX_S, bounded_s(question, "patience_s")),
             host=self._home.config.host.name,
         )
         reply = await self._passed_on(asked)

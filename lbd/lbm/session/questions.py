@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from lbd import __version__
 from lbd.errors import Unavailable
-from lbd.keeper.local_account import Asker, is_same
+from lbd.keeper.local_account import NO_UID, Asker, is_same
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.owner_book import OwnerBook
 from lbd.lbm.core.vouching import why_withheld
@@ -23,7 +23,7 @@ from lbd.lbm.session.daemon_lines import DaemonLines
 from lbd.lbm.session.explain import Checks
 from lbd.lbm.session.job_records import is_plain_of, job_json, job_record
 from lbd.lbm.session.owner_questions import OwnerAnswers
-from lbd.lbm.session.queue_questions import NO_UID, QueueAnswers
+from lbd.lbm.session.queue_questions import QueueAnswers
 from lbd.lbm.session.usage_questions import UsageAnswers
 from lbd.load.input_devices import DEVICES, is_listed, of_this_machine, unreadable
 from lbd.local.admins import Admins

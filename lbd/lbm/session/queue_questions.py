@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from lbd.errors import Unavailable
-from lbd.keeper.local_account import Asker, is_same
+from lbd.keeper.local_account import NO_UID, Asker, is_same
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.queue.dispatcher_client import CHECKPOINT, NO_QUEUE, DispatcherClient
@@ -50,11 +50,9 @@ from lbd.text.one_line import one_line
 
 PATIENCE_MAX_S = 20.0  # for one answer
 AGAIN_S = 1.0
-ASKED_MAX_S = 1e9  # the longest time that a question may name
 PLACE_MAX = 1 << 62
 FULL_CHARS = 300
 ABSENT_MAX, ABSENT_CHARS = 20, 400
-NO_UID = -2  # nobody's; differs from a job's unknown uid (-1)
 
 
 def as_json(tags: pb.TagsInfo) -> Json:
@@ -213,7 +211,7 @@ class QueueAnswers:
         if speedup is not None:
             asked.parallelism, asked.sigma = speedup_of(speedup)
         if work_s is not None:
-            asked.work_s = bounded_s(question, "work_s", ASKED_MAX_S)
+            asked.work_s = bounded_s(question, "work_s")
         reply = await self._queue().predict(asked)
         if reply.error:
             raise Refusal(reply.error)
@@ -227,7 +225,7 @@ class QueueAnswers:
         # Tasks are not looked at one by one, unless somebody wants to see them.
         brief = bool(question.get("brief"))
         find = partial(self._find_in_turn, question, caller, explained=False, by_array=brief)
-        patience_s, left_out = bounded_s(question, "patience_s", ASKED_MAX_S), LeftOut()
+        patience_s, left_out = bounded_s(question, "patience_s"), LeftOut()
         jobs = await find(left_out)
         waits = patience_s > 0 and bool(numbers_left(jobs))
         if waits:
