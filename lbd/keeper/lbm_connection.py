@@ -6,7 +6,6 @@ since a user can cause any number of them.
 """
 
 import contextlib
-import select
 import socket
 import struct
 
@@ -85,14 +84,6 @@ class LbmLine:
             return []
         except (OSError, ValueError):
             return None
-
-
-def is_readable(sock: socket.socket) -> bool:
-    """Returns whether a read would not block. Uses poll: select(2) is limited to descriptors below
-    1024."""
-    poll = select.poll()
-    poll.register(sock, select.POLLIN)
-    return bool(poll.poll(0))
 
 
 def peer_uid(sock: socket.socket) -> int:

@@ -27,7 +27,7 @@ from lbd.keeper.fd_store import Holding, frame_of
 from lbd.keeper.gate import Gate
 from lbd.keeper.job import Running, exited, next_to_reap, reap
 from lbd.keeper.kept_ports import KeptPorts
-from lbd.keeper.lbm_connection import LbmLine, is_readable, peer_uid
+from lbd.keeper.lbm_connection import LbmLine, peer_uid
 from lbd.keeper.limits.ceilings import read_totals
 from lbd.keeper.limits.cgroups import Containment, clear_leftovers
 from lbd.keeper.limits.portions import PAUSE_S
@@ -66,7 +66,7 @@ from lbd.keeper.watchdogs import Watchdogs
 from lbd.launch.rlimits import raise_descriptor_limit
 from lbd.launch.signals import signal_group
 from lbd.local import frames
-from lbd.local.descriptors import close_connection
+from lbd.local.descriptors import close_connection, is_readable
 from lbd.local.unwanted_descriptors import close_apart
 from lbd.process.boot_clock import clock_s
 from lbd.process.service_manager import ServiceManager

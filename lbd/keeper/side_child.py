@@ -6,11 +6,12 @@ where it gets stuck.
 
 import ctypes
 import os
-import select
 import signal
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
+
+from lbd.local.descriptors import is_readable
 
 PR_SET_PDEATHSIG = 1
 
@@ -39,9 +40,7 @@ class SideChild:
 
     @property
     def has_ended(self) -> bool:
-        poll = select.poll()
-        poll.register(self._handle, select.POLLIN)
-        return bool(poll.poll(0))
+        return is_readable(self._handle)
 
     def kill(self) -> None:
         """The keeper reaps it like every other child."""

@@ -12,6 +12,7 @@ sender likes. So all descriptors from users are received and closed in a thread
 import array
 import contextlib
 import os
+import select
 import socket
 
 SO_PASSRIGHTS = 83  # since Linux 6.16, on machines with the common numbering
@@ -37,6 +38,14 @@ def take_urgent_inline(sock: socket.socket) -> None:
     """Otherwise the kernel drops an urgent byte, and its descriptors, when it reads past it."""
     with contextlib.suppress(OSError):  # a kernel without urgent bytes on Unix sockets
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
+
+
+def is_readable(descriptor: int | socket.socket) -> bool:
+    """Returns whether a read would not block; of a pidfd, whether the process has ended. Uses poll:
+    select(2) is limited to descriptors below 1024."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def brings_descriptors(sock: socket.socket) -> bool:

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import os
 import resource
-import select
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from lbd.lbm.link.nonblocking_fd import settle
 from lbd.load.process_table import STATUS_BYTES, entry_of
 from lbd.load.procfs import read_small
 from lbd.local.caller import Caller
+from lbd.local.descriptors import is_readable
 from lbd.model import quick_value
 from lbd.text.kernel_tables import lines_of
 
@@ -105,7 +105,7 @@ class PeerProcess:
     @property
     def is_there(self) -> bool:
         """Whether it has not ended. True for an invisible process about which nothing is known."""
-        if self.pidfd is not None and has_ended(self.pidfd):
+        if self.pidfd is not None and is_readable(self.pidfd):
             return False
         if self._seen is not None:
             return self._seen[1] > 0 and owner_and_life(self._pid)[1] == self._seen[1]
@@ -136,12 +136,6 @@ class AnyProcess:
 
     def check(self) -> None:
         pass
-
-
-def has_ended(pidfd: int) -> bool:
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    return bool(poll.poll(0))
 
 
 def owner_and_life(pid: int) -> tuple[str, int]:

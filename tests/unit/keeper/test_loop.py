@@ -10,9 +10,9 @@ import pytest
 
 from lbd.keeper import loop
 from lbd.keeper.job import NO_USAGE, URGENT_S, Running
-from lbd.keeper.lbm_connection import is_readable
 from lbd.keeper.limits.portions import AGAIN_S_MAX
 from lbd.keeper.loop import POLL_ENDING_MS, Keeper
+from lbd.local.descriptors import is_readable
 
 HIGH = 1500  # select(2) knows only the first 1024
 
