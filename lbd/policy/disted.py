@@ -6,18 +6,9 @@ thesis finds that DISTED gets worse as the cluster grows. The centre's keep-aliv
 tells who is alive.
 """
 
-from collections.abc import Sequence
-from random import Random
-
-from lbd.model import PlacementRequest
-from lbd.policy.ranking import choose, settled_early
-from lbd.policy.view import Reply, Reporting, Step, View
+from lbd.policy.global_ import Global
+from lbd.policy.view import Reporting
 
 
-class Disted:
+class Disted(Global):
     reporting = Reporting.EVERYBODY
-
-    def next_step(
-        self, request: PlacementRequest, view: View, replies: Sequence[Reply], rng: Random
-    ) -> Step:
-        return settled_early(request, view) or choose(request, view, rng)
