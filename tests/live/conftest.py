@@ -26,9 +26,12 @@ def need_namespaces():
 
 @pytest.fixture(scope="module")
 def lab(request):
-    """Three hosts on loopback with quick timings, or the lab that the module's LAB starts. Shared
-    by a module, since each host takes some of the machine from every test."""
+    """Three hosts on loopback with quick timings, or the lab that the module's LAB starts; if it is
+    OPEN, other users may enter. Shared by a module, since each host takes some of the machine from
+    every test."""
     lab = getattr(request.module, "LAB", partial(Lab.up, 3))()
+    if getattr(request.module, "OPEN", False):
+        lab.root.chmod(0o755)  # as /run/lbd
     yield lab
     lab.down()
 

@@ -1,5 +1,7 @@
 """The log lines of all hosts' daemons about one job, and the log level, changed while they run."""
 
+from functools import partial
+
 import pytest
 
 from lbd.local.json_socket import Refusal
@@ -9,14 +11,7 @@ from tests.live.test_users import ANN, BOB, as_user, asked_by
 
 SETTINGS = (*FAST, f'users.allow=["{ANN}", "{BOB}"]')
 WAIT_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--mode", "fcfs", settings=SETTINGS)
-    lab.root.chmod(0o755)  # as /run/lbd
-    yield lab
-    lab.down()
+LAB, OPEN = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=SETTINGS), True
 
 
 def run_plain(lab, name, *user):

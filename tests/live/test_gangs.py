@@ -8,7 +8,7 @@ import pytest
 
 from tests.live.cluster import FAST, Lab
 from tests.live.conftest import reloading
-from tests.live.queued_jobs import job
+from tests.live.queued_jobs import job, until_running
 
 SETTINGS = (
     *FAST,
@@ -40,11 +40,6 @@ def submit(lab, *words, **options):
 def wait(lab, *names):
     words = ("lbctl", "wait", "--timeout", "30s", *names)
     return lab.run("h1", *words, timeout=50).returncode
-
-
-def until_running(lab, *names):
-    for name in names:
-        lab.wait_until(lambda name=name: job(lab, name)["state"] == "running", f"{name} runs")
 
 
 @pytest.mark.parametrize("front", ["lbrun", "lbrun-python"])

@@ -1,6 +1,7 @@
 """One user's commands on all slots of a host: what the queue's jobs of others get there."""
 
 import contextlib
+from functools import partial
 
 import pytest
 
@@ -15,14 +16,7 @@ SLOTS = 4
 SETTINGS = (
     *FAST, f'users.allow=["{ANN}"]', f"lbm.slots={SLOTS}", "dispatch.load_ceiling=10000",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--mode", "fcfs", settings=SETTINGS)
-    lab.root.chmod(0o755)  # as /run/lbd
-    yield lab
-    lab.down()
+LAB, OPEN = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=SETTINGS), True
 
 
 @contextlib.contextmanager

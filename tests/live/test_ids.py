@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+from functools import partial
 
 import pytest
 
@@ -18,14 +19,7 @@ SETTINGS = (*FAST, f'users.allow=["{ANN}", "{BOB}"]')
 DENIED = "^permission denied: {} is not yours$"
 WHERE = {"here": ("--local",), "away": ("-H", "h2")}
 everywhere = pytest.mark.parametrize("where", WHERE.values(), ids=WHERE)
-
-
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab.up(2, "none", "--mode", "fcfs", settings=SETTINGS)
-    lab.root.chmod(0o755)  # as /run/lbd
-    yield lab
-    lab.down()
+LAB, OPEN = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=SETTINGS), True
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import pytest
 
 from lbd.lab import hosts, processes
 from tests.live.cluster import FAST, Lab
-from tests.live.queued_jobs import job
+from tests.live.queued_jobs import job, running_on
 
 SETTINGS = (
     *FAST, "dispatch.lease_s=2", "dispatch.aside_s=0.5", "dispatch.aside_max_s=1",
@@ -46,12 +46,6 @@ def submit(lab, where, seconds, *words):
     put_script(where)
     command = ("sh", "counted.sh", seconds)
     return lab.run("h2", "lbrun", "-d", *words, *command, cwd=where, check=True).stdout.strip()
-
-
-def running_on(lab, name):
-    """Asks without starting a program, which on a busy machine takes longer than some jobs."""
-    (told,) = lab.ask("h1", "lbm", "queue.jobs", ids=[name])["jobs"]
-    return told["host"] if told["state"] == "running" else ""
 
 
 def wait(lab, *names, seconds=60):

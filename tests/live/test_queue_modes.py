@@ -9,6 +9,7 @@ import pytest
 
 from tests.live.cluster import FAST, Lab
 from tests.live.queue_past import away, put
+from tests.live.queued_jobs import running_on
 
 SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=1", "tags.cutoffs_s=[1.0]")
 BIG, SMALL = ("sh", "big.sh"), ("sh", "small.sh")  # by what is recorded of them
@@ -54,11 +55,6 @@ def big_on(lab, where):
     """Starts a big job; returns it and its host."""
     number = submit(lab, where, *BIG)
     return number, lab.wait_until(lambda: running_on(lab, number), "it runs")
-
-
-def running_on(lab, number):
-    (job,) = lab.ask("h1", "lbm", "queue.jobs", ids=[number])["jobs"]
-    return job["host"] if job["state"] == "running" else ""
 
 
 def end(lab, number):

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from tests.live.cluster import FAST, Lab
-from tests.live.queued_jobs import job
+from tests.live.queued_jobs import job, until_running
 
 SETTINGS = (
     *FAST, "dispatch.lease_s=20", "lbm.slots=4", "dispatch.malleable=heur",
@@ -22,11 +22,6 @@ LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", settings=SETTINGS)
 
 def submit(lab, *words):
     return lab.run("h2", "lbrun", "-d", *words, check=True).stdout.strip()
-
-
-def until_running(lab, *names):
-    for name in names:
-        lab.wait_until(lambda name=name: job(lab, name)["state"] == "running", f"{name} runs")
 
 
 def used_slots(lab):
