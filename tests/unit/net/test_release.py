@@ -52,7 +52,7 @@ def test_who_must_be_upgraded(one, other, older):
     assert why == disagreement("h2", other, "h1", one)
 
 
-def test_the_previous_release_is_a_neighbour():
+def test_a_release_that_announces_nothing_is_a_neighbour():
     assert disagreement("h1", wire.BEFORE, "h2", wire.OWN) == ""
 
 
