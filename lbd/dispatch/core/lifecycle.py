@@ -65,6 +65,7 @@ from lbd.dispatch.core.records import (
     Signal,
     asked_to_stop,
     changed,
+    check_pending,
     next_attempt,
 )
 from lbd.dispatch.core.restore import Leased
@@ -81,7 +82,9 @@ from lbd.dispatch.core.retry import (
     Bars,
     Pauses,
     exit_status,
+    others_for,
     phase_to_go_by,
+    refused_by,
 )
 from lbd.dispatch.core.shares import Rules
 from lbd.errors import Inapplicable, LbdError
@@ -149,11 +152,6 @@ def has_succeeded(live: Live, ending: Ending, stop_reason: str) -> bool:
     was cancelled, unless it had ended before its host was told. TERM alone may mean anything."""
     was_cancelled = stop_reason == ending.stop_reason == CANCEL and live.signal != TERM
     return ending.cause is Cause.EXITED and ending.exit_status == 0 and not was_cancelled
-
-
-def refused_by(reason: str) -> HostId:
-    """Returns the host that a refusal names, as `refused` writes it."""
-    return HostId(reason.partition(": ")[0])
 
 
 def stop_reason_of(live: Live, gang: Gang | None, ending: Ending) -> str:
@@ -874,7 +872,8 @@ class Lifecycle:
         """The job cannot start on that host. It fails if it cannot start on any known host; but
         while a new dispatcher may not know all hosts yet, it is retried a moment later, unless its
         user has named that host."""
-        others = self._others_for(live, name)
+        job = self.queues.registry[live.job.id].job
+        others = others_for(job, job.barred | {name}, self.hosts, self.queues)
         if others or self._together_as(live) in self.bars:
             self._bar(live, name, ending.reason)
             return self._again(live, Fate.REFUSED, None, now_s, rng)
@@ -886,22 +885,6 @@ class Lifecycle:
             why += f"; {TOO_FEW_OTHERS if live.job.gang else NO_OTHER}"
         refused = Ending(Cause.REFUSED, status, reason=why)
         return self._final(live, JobState.FAILED, why, now_s, rng, Fate.REFUSED, refused)
-
-    def _others_for(self, live: Live, name: HostId) -> bool | None:
-        """Whether the job, or its gang, could start without that host; None: it may go to no other.
-        What a host has that takes no jobs now is not known, so it might."""
-        job = self.queues.registry[live.job.id].job
-        # A disk that is full now may have room later.
-        job = job._replace(barred=job.barred | {name}, spooled=False)
-        others = [host for host in self.hosts.known if job.may_go_to(host)]
-        if not others:
-            return None
-        present = [self.queues.hosts[name] for name in others if name in self.queues.hosts]
-        if len(present) < len(others) or not all(one.slots for one in present):
-            return True
-        if job.gang:
-            return self.queues.room_for(job) >= job.gang
-        return any(one.suits(job) for one in present)
 
     def _begins_later(
         self, live: Live, name: HostId, wait_s: float, now_s: float, rng: Random, phase: str = ""
@@ -1071,12 +1054,3 @@ class Lifecycle:
         if not self.hosts.failed(name, now_s):
             return []
         return self._begin(self.queues.host_gone(name, now_s, rng), now_s)
-
-
-def check_pending(together: Iterable[Live], job: JobId, done: str) -> None:
-    """`together`: the job, or its gang. `done`: what only a pending job can be. Raises
-    Inapplicable."""
-    if leases := [live.lease for live in together if live.lease is not None]:
-        host = leases[0].host
-        runs = "is already running" if leases[0].begun else f"is about to start on {host}"
-        raise Inapplicable(f"job {job} {runs}; only pending jobs can be {done}")

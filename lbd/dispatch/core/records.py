@@ -10,6 +10,7 @@ from lbd.dispatch.core.backlog import Backlog, JobCounts
 from lbd.dispatch.core.discipline import QueuedJob, Start
 from lbd.dispatch.core.hosts import Contact
 from lbd.dispatch.core.named_lists import NamedLists
+from lbd.errors import Inapplicable
 from lbd.model import HostId, JobId, JobState, quick_value
 
 
@@ -336,6 +337,15 @@ def asked_to_stop(live: Live, stop_reason: str, number: int) -> list[Action]:
     job, attempt, host = live.job.id, live.lease.attempt, live.lease.host
     order = Signal(job, attempt, host, number, stop_reason)
     return [order] if is_known else [StopAsked(job, attempt, stop_reason), order]
+
+
+def check_pending(together: Iterable[Live], job: JobId, done: str) -> None:
+    """`together`: the job, or its gang. `done`: what only a pending job can be. Raises
+    Inapplicable."""
+    if leases := [live.lease for live in together if live.lease is not None]:
+        host = leases[0].host
+        runs = "is already running" if leases[0].begun else f"is about to start on {host}"
+        raise Inapplicable(f"job {job} {runs}; only pending jobs can be {done}")
 
 
 def changed(

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
-from lbd.dispatch.core.hosts import Terms
+from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.hosts import HostTable, Terms
+from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.records import Live
 from lbd.model import HostId, JobId
 from lbd.text.job_phrases import HELD_FOR_A_WHILE
@@ -153,6 +155,28 @@ class Bars:
             if not self._hosts[job]:
                 del self._hosts[job]
         return [(job, frozenset(hosts)) for job, hosts in found.items()]
+
+
+def others_for(
+    job: QueuedJob, barred: frozenset[HostId], hosts: HostTable, queues: Queues
+) -> bool | None:
+    """Whether the job, or its gang, could start elsewhere than on these hosts; None: it may go to
+    no other. What a host has that takes no jobs now is not known, so it might."""
+    job = job._replace(barred=barred, spooled=False)  # a disk that is full may have room later
+    others = [host for host in hosts.known if job.may_go_to(host)]
+    if not others:
+        return None
+    present = [queues.hosts[name] for name in others if name in queues.hosts]
+    if len(present) < len(others) or not all(one.slots for one in present):
+        return True
+    if job.gang:
+        return queues.room_for(job) >= job.gang
+    return any(one.suits(job) for one in present)
+
+
+def refused_by(reason: str) -> HostId:
+    """Returns the host that a refusal names, as the lifecycle writes it."""
+    return HostId(reason.partition(": ")[0])
 
 
 def phase_to_go_by(phase: str, number: int | None, *, in_gang: bool) -> str:
