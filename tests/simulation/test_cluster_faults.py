@@ -59,7 +59,7 @@ def test_gangs_targets_malleable_jobs_and_owners_meet_a_dispatcher_killed_at_a_s
     """Shows that the scenario contains the events that could break its promises."""
     at_starts = evictions = held_out = 0
     kinds = set()
-    for seed in range(4):
+    for seed in range(8):
         run = ClusterRun("papers", seed)
         run.run()
         dispatcher = run.cluster.queue.dispatcher

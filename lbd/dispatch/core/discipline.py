@@ -20,6 +20,7 @@ from lbd.model import NO_FACTS, NO_NEEDS, Facts, HostId, JobId, Needs
 
 HostConnection = int | str  # a tier's number, from 1, or a host's name
 ONLY_LINE = 1
+OWN = ""  # in place of a user: the host that is judged
 
 
 class Target(NamedTuple):
@@ -85,6 +86,11 @@ class QueuedJob(NamedTuple):
     def is_wide(self) -> bool:
         """Whether it may have to wait although a slot is free."""
         return self.slots > 1 or bool(self.needs)
+
+    def user_at(self, host: HostId) -> str:
+        """Returns whose job it is where what that host does to it is to be judged. A host submits
+        in any user's name, so its own jobs are nobody's there."""
+        return OWN if self.origin == host else self.user
 
     def may_go_to(self, host: HostId) -> bool:
         return host not in self.barred and self.only in (None, host)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from lbd.dispatch.core.discipline import HostSlots
+from lbd.dispatch.core.discipline import OWN, HostSlots, QueuedJob
 from lbd.model import STOPPED, Closed, HostId
 
 MOUNTED_S = 180.0  # after a boot all file systems are mounted, also those that nothing waits for
@@ -13,6 +13,8 @@ MOUNTED_S = 180.0  # after a boot all file systems are mounted, also those that 
 # end.
 OFFERS_MAX = 20
 RECORDS_MAX = 1024  # of hosts that have left the cluster
+SEVERAL = 2  # users; what only one of them has seen may be that user's doing
+USERS_MAX = 1024  # whose complaints about a host are remembered
 FILES_TIMES = 6  # so much longer may it take to begin an attempt that brings files along
 
 
@@ -61,22 +63,66 @@ class Contact:
 
 
 @dataclass(slots=True)
+class Complaints:
+    """What went wrong on a host, by the user whose attempts it were, as `user_at` returns them.
+
+    A host could make up for what it does to others by jobs of its own, or by those of one user who
+    helps it, and a user could have a host set aside by jobs that fail there. So what went wrong for
+    a user is forgotten once the same user was served well; or, if it is one user alone, once
+    several others were.
+    """
+
+    of: dict[str, int] = field(default_factory=dict)
+    served_since: set[str] = field(default_factory=set)  # so many users as matter
+
+    @property
+    def count(self) -> int:
+        return sum(self.of.values())
+
+    @property
+    def users(self) -> int:
+        return len(self.of.keys() - {OWN})
+
+    def add(self, user: str) -> None:
+        if user in self.of or len(self.of) < USERS_MAX:
+            self.of[user] = self.of.get(user, 0) + 1
+
+    def served(self, user: str) -> None:
+        self.of.pop(user, None)
+        if self.of and user != OWN and len(self.served_since) <= SEVERAL:
+            self.served_since.add(user)
+        if self.users < SEVERAL <= len(self.served_since - self.of.keys()):
+            self.of.clear()
+        if not self.of:
+            self.served_since.clear()
+
+
+@dataclass(slots=True)
 class TrackRecord:
     """What a host has done to the attempts that it was given. It outlives the host's membership, or
     any host could wipe it out by leaving the cluster and joining again."""
 
-    failures: int = 0  # in a row
-    failed_s: float = -math.inf  # the last failure
-    vain_offers: int = 0  # in a row: heartbeats after which it refused, and no attempt has begun
+    failures: Complaints = field(default_factory=Complaints)
+    failed_s: float = -math.inf  # the last failure, or the end of the last pause
+    # heartbeats after which it refused, and no attempt has begun
+    vain_offers: Complaints = field(default_factory=Complaints)
     vain_s: float = -math.inf  # the last such heartbeat
-    # of whose attempts it has not begun one in time, since it last began any; two are enough
-    in_vain_of: frozenset[str] = frozenset()
+    refused_since: set[str] = field(default_factory=set)  # whose attempts it has refused since
+    # attempts that it has not begun in time; those of two users are enough
+    in_vain: Complaints = field(default_factory=Complaints)
     aside_s: float = 0.0  # the last pause; 0: none yet
     aside_until_s: float | None = None
 
     def counts_until_s(self, terms: Terms) -> float:
         """Returns until when it counts though the host has left. A pause ends before that."""
         return max(self.failed_s, self.vain_s) + terms.aside_max_s
+
+    def forget(self, before_s: float) -> None:
+        """Forgets what has not happened again since then."""
+        if self.failed_s <= before_s:
+            self.failures, self.aside_s = Complaints(), 0.0
+        if self.vain_s <= before_s:
+            self.vain_offers = Complaints()
 
 
 @dataclass(slots=True)
@@ -113,13 +159,12 @@ class HostTable:
         known.slots, known.closed, known.more, known.was_drained = host, None, "", False
         return known.record.aside_until_s is None
 
-    def held_in_vain(self, name: HostId, user: str) -> bool:
-        """Notes that it did not begin an attempt of that user in time. Returns whether that is the
+    def held_in_vain(self, name: HostId, job: QueuedJob) -> bool:
+        """Notes that it did not begin an attempt of that job in time. Returns whether that is the
         host's doing: one user can have it so (a file system that does not answer)."""
-        record = self.of(name).record
-        if len(record.in_vain_of) < 2:
-            record.in_vain_of |= {user}
-        return len(record.in_vain_of) > 1
+        in_vain = self.of(name).record.in_vain
+        in_vain.add(job.user_at(name))
+        return in_vain.users >= SEVERAL
 
     def no_room(self, name: HostId) -> str:
         """Returns why no job begins there that would print to its disk; "" if there is room."""
@@ -205,46 +250,55 @@ class HostTable:
         known.slots = replace(known.slots, open_slots=max(0, running), ahead=0, beside_hog=0)
         return known.slots
 
-    def begun(self, name: HostId) -> None:
-        record = self.of(name).record
-        record.vain_offers, record.in_vain_of = 0, frozenset()
+    def begun(self, name: HostId, job: QueuedJob) -> None:
+        record, user = self.of(name).record, job.user_at(name)
+        record.vain_offers.served(user)
+        record.in_vain.served(user)
 
-    def refused(self, name: HostId) -> bool:
+    def refused(self, name: HostId, job: QueuedJob) -> bool:
         """Notes that it refused an attempt, which is nobody's fault unless it goes on and on.
         Returns whether it counts as a failure."""
-        known = self.of(name)
+        known, user = self.of(name), job.user_at(name)
         record = known.record
         if known.heard_s > record.vain_s:
-            record.vain_offers, record.vain_s = record.vain_offers + 1, known.heard_s
-        return record.vain_offers > OFFERS_MAX
+            record.vain_s = known.heard_s
+            record.refused_since.clear()
+        if user not in record.refused_since:
+            record.refused_since.add(user)
+            record.vain_offers.add(user)
+        return record.vain_offers.of.get(user, 0) > OFFERS_MAX
 
-    def worked(self, name: HostId) -> None:
+    def worked(self, name: HostId, job: QueuedJob) -> None:
         record = self.of(name).record
-        record.failures, record.aside_s = 0, 0.0
+        record.failures.served(job.user_at(name))
+        if not record.failures.of:
+            record.aside_s = 0.0
 
-    def failed(self, name: HostId, now_s: float) -> bool:
+    def failed(self, name: HostId, job: QueuedJob, now_s: float) -> bool:
         """Returns whether this failure causes the host to be set aside."""
         record = self.of(name).record
-        record.failures, record.failed_s = record.failures + 1, now_s
-        if record.failures < self.terms.host_failures or record.aside_until_s is not None:
+        record.failures.add(job.user_at(name))
+        record.failed_s = now_s
+        if record.failures.count < self.terms.host_failures or record.aside_until_s is not None:
             return False
         record.aside_s = min(2 * record.aside_s or self.terms.aside_s, self.terms.aside_max_s)
         record.aside_until_s = now_s + record.aside_s
         return True
 
     def returning(self, now_s: float) -> Iterable[HostSlots]:
-        """Yields the connected hosts whose pause is over. One more failure sets them aside
-        again."""
+        """Yields the connected hosts whose pause is over. One more failure sets them aside again,
+        unless they have made up for the earlier ones."""
         for name, record in list(self.departed.items()):
             if now_s >= record.counts_until_s(self.terms):
                 del self.departed[name]
         for known in self.known.values():
             record = known.record
             if record.aside_until_s is not None and now_s >= record.aside_until_s:
-                record.aside_until_s = None
-                record.failures = self.terms.host_failures - 1
+                record.aside_until_s, record.failed_s = None, now_s
                 if known.slots is not None:
                     yield known.slots
+            else:
+                record.forget(now_s - self.terms.aside_max_s)
 
     def aside(self) -> list[HostId]:
         known = self.known.items()

@@ -20,15 +20,17 @@
    holding the attempt. That process alone could run it, and does not (`no_longer_held`).
 3. Attempts are numbered, and hosts' reports carry the number: late reports about an attempt that is
    over for us are dropped.
-4. Lost is not failed: a job that may restart goes back to its old place, and is held after
-   `crash_limit` losses; a job that may not restart ends as lost. Losses by a host that was shut
+4. Lost is not failed: a job that may restart goes back to its old place, for a while not to that
+   host if others may run it, and is held after `crash_limit` losses, which no host causes alone
+   while others may run it; a job that may not restart ends as lost. Losses by a host that was shut
    down and said so do not count, nor do other ends that only a host can know to be nobody's fault;
-   but no host has a job begin without end by saying so (`_excused`).
+   but no host has a job, or a gang, begin without end by saying so (`_excused`).
 5. All jobs of a gang start together or none does; `gangs/gang.py` says how.
 6. A job that waits for other jobs or for a time (`dependencies/dependents.py`) is not in the
    queues, so it delays no others; it starts after they have ended as required, or is cancelled.
 7. A host that repeatedly loses or refuses attempts gets none for a while, twice as long each time,
-   so that it does not swallow the queue.
+   so that it does not swallow the queue. It cannot make up for that by jobs that it, or one user
+   who helps it, has submitted (`Complaints` in `hosts.py`).
 8. No host keeps a job without beginning it. What it has not begun within `begin_timeout_s`, or not
    called off when told to, is no longer renewed, so that it is lost once its lease has expired, and
    the job does not go there for a while. It is a failure of the host's once that has happened to
@@ -82,6 +84,7 @@ from lbd.dispatch.core.retry import (
     Bars,
     Pauses,
     exit_status,
+    kept_away_s,
     others_for,
     phase_to_go_by,
     refused_by,
@@ -107,6 +110,7 @@ OVER = {
     Cause.CHECKPOINT.value: "stopped at a checkpoint",
     Cause.EVICTED.value: "was evicted",
 }
+LOST_IT = "lost it"
 NO_OTHER = "no other host has what it needs"
 TOO_FEW_OTHERS = "the other hosts are too small for its gang"
 BEGUN_BEFORE = " had reported it begun, then refused it: "
@@ -300,8 +304,8 @@ class Lifecycle:
         held = [live for live in together if live.held]
         if not held:
             check_pending(together, job, "released")
-        for live in held:
-            live.crashes = live.excused = 0
+        for live in together if held else ():
+            live.crashes, live.excused, live.lost_on = 0, 0, ()
         return [action for live in held for action in self._released(live, now_s, rng)]
 
     def _released(self, live: Live, now_s: float, rng: Random) -> list[Action]:
@@ -528,7 +532,7 @@ class Lifecycle:
             return []
         live.lease.begun, live.reason = True, ""
         self.running += 1
-        self.hosts.begun(name)
+        self.hosts.begun(name, live.job)
         record = changed(live, JobState.RUNNING, Fate.RUNNING, begun_ago_s=ago_s)
         return [record, *self.gangs.begun(live)] if live.job.gang else [record]
 
@@ -597,8 +601,9 @@ class Lifecycle:
         # fault.
         is_excused = phase in (*PASSING, *NOT_THERE, AWAY, NOT_YET, NO_ROOM)
         is_fault = not (is_excused or self.hosts.is_stopped(name))
-        if not stop_reason and (is_fault or (phase in PASSING and self.hosts.refused(name))):
-            actions += self._host_failed(name, now_s, rng)
+        is_vain = phase in PASSING and not stop_reason and self.hosts.refused(name, live.job)
+        if is_vain or (is_fault and not stop_reason):
+            actions += self._host_failed(name, live.job, now_s, rng)
         if stop_reason == CANCEL:
             why, live.signal_of = cancelled(live, live.signal_of), ""
             actions += self._final(live, JobState.CANCELLED, why, now_s, rng, Fate.REFUSED)
@@ -729,7 +734,7 @@ class Lifecycle:
         if lost:
             actions += self._lost_at(live, lease, now_s, rng)
         elif ending.exit_status == 0:
-            self.hosts.worked(host)
+            self.hosts.worked(host, live.job)
         ending = with_sender(live, ending, stop_reason)
         was_asked, live.stop_reason, live.reason = bool(live.stop_reason), "", ending.reason
         succeeded = has_succeeded(live, ending, stop_reason)
@@ -795,31 +800,35 @@ class Lifecycle:
             why = f"{ending.reason}; another job of its gang has ended, so it cannot start again"
             return self._final(live, JobState.LOST, why, now_s, rng, Fate.LOST, ending)
         if gang is not None and not (had_begun or gang.released or gang.may_run):
-            return self._again(live, Fate.LOST, ending, now_s, rng)  # it was held, and never ran
+            self._keep_from(live, name, now_s, why=LOST_IT)  # it was held, and never ran
+            return self._again(live, Fate.LOST, ending, now_s, rng)
         if not live.job.may_restart:
             why = f"{ending.reason}; it may have run in part and is not restartable"
             return self._final(live, JobState.LOST, why, now_s, rng, Fate.LOST, ending)
-        why = ""
-        if self.hosts.is_stopped(name):  # it was the host's end, whatever the job does
+        why, was_shut_down = "", self.hosts.is_stopped(name)
+        if was_shut_down:  # it was the host's end, whatever the job does
             why = self._excused(live, name, now_s)
         else:
-            live.crashes += 1
+            live.crashes, live.lost_on = live.crashes + 1, (*live.lost_on, name)
         if live.crashes >= self.terms.crash_limit:
             why = f"held: its attempts were lost {live.crashes} times ({ending.reason})"
         if why:
             return self._hold(live, why, Fate.LOST, ending, now_s, rng)
+        least_s = kept_away_s(live, name, self.terms, self.queues)
+        if least_s and not was_shut_down:
+            self._keep_from(live, name, now_s, least_s, LOST_IT)
         return self._again(live, Fate.LOST, ending, now_s, rng)
 
     def _excused(self, live: Live, name: HostId, now_s: float) -> str:
         """Counts an attempt that has ended by nobody's fault, as its host says, so that the job
-        begins again. After `crash_limit` of them the job does not go to that host for a while,
-        longer each time. Returns why it is to be held, "" if it may begin again."""
-        live.excused += 1
-        if live.excused >= self.terms.attempts_max:
-            return f"held: its hosts gave it back {live.excused} times, the last one was {name}"
-        if live.excused > self.terms.crash_limit and self.gangs.of(live.job) is None:
-            live.reason = f"{name}: gave it back; {live.excused} attempts have ended so"
-            self._bar_for(live, name, self.pauses.next_s(live.job.id, self.terms), now_s)
+        begins again, or its gang. After `crash_limit` of them it does not go to that host for a
+        while. Returns why the job is to be held, "" if it may begin again."""
+        count = self.jobs[self._together_as(live)].excuse(live.attempt)
+        if count >= self.terms.attempts_max:
+            return f"held: its hosts gave it back {count} times, the last one was {name}"
+        if count > self.terms.crash_limit:
+            live.reason = f"{name}: gave it back; {count} attempts have ended so"
+            self._keep_from(live, name, now_s)
         return ""
 
     def _given_back(
@@ -835,10 +844,11 @@ class Lifecycle:
             fate = Fate.EVICTED if live.job.id in gang.moves else fate
             why = f"{ending.reason}; {AGAIN}" if ending.cause is Cause.LOST else AGAIN
             ending = replace(ending, reason=gang.moves.get(live.job.id, why))
-        if live.job.id in gang.late and name not in live.barred_now:
+        if fate is Fate.EVICTED and (why := self._excused(live, name, now_s)):
+            return self._hold(live, why, fate, ending, now_s, rng)
+        if live.job.id in gang.late:
             live.reason = f"{name}: was not ready within {self.terms.gang_hold_s:g} s"
-            wait_s = self.pauses.next_s(gang.key, self.terms)
-            self._bar_for(live, name, wait_s, now_s, least_s=wait_s)
+            self._keep_from(live, name, now_s)
         gang.late.discard(live.job.id)
         return self._again(live, fate, ending, now_s, rng)
 
@@ -902,6 +912,14 @@ class Lifecycle:
         """Returns under which job it is noted when the job, or its gang, may start where."""
         gang = self.gangs.of(live.job)
         return live.job.id if gang is None else gang.key
+
+    def _keep_from(
+        self, live: Live, name: HostId, now_s: float, least_s: float = 0.0, why: str = ""
+    ) -> None:
+        """Keeps the job, or its gang, from that host for a while, longer each time."""
+        if name not in live.barred_now:
+            wait_s = max(self.pauses.next_s(self._together_as(live), self.terms), least_s)
+            self._bar_for(live, name, wait_s, now_s, least_s=wait_s, why=why)
 
     def _bar_for(
         self, live: Live, name: HostId, wait_s: float, now_s: float, *, least_s: float = 0.0,
@@ -1040,7 +1058,7 @@ class Lifecycle:
         if given_up and not self._held_in_vain(live, lease, now_s):
             return []
         stopped = self.hosts.is_stopped(lease.host)
-        return [] if stopped else self._host_failed(lease.host, now_s, rng)
+        return [] if stopped else self._host_failed(lease.host, live.job, now_s, rng)
 
     def _held_in_vain(self, live: Live, lease: Lease, now_s: float) -> bool:
         """A host held this attempt for long and did not begin it. The job does not go there for as
@@ -1048,9 +1066,9 @@ class Lifecycle:
         pause_s = self.pauses.next_s(self._together_as(live), self.terms)
         wait_s, why = max(lease.held_s(now_s), pause_s), lease.why_given_up(now_s)
         self._bar_for(live, lease.host, wait_s, now_s, least_s=wait_s, why=why)
-        return self.hosts.held_in_vain(lease.host, live.job.user)
+        return self.hosts.held_in_vain(lease.host, live.job)
 
-    def _host_failed(self, name: HostId, now_s: float, rng: Random) -> list[Action]:
-        if not self.hosts.failed(name, now_s):
+    def _host_failed(self, name: HostId, job: QueuedJob, now_s: float, rng: Random) -> list[Action]:
+        if not self.hosts.failed(name, job, now_s):
             return []
         return self._begin(self.queues.host_gone(name, now_s, rng), now_s)

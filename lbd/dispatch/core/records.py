@@ -138,6 +138,15 @@ class Live:
     # the last attempt that was over, not counting refused ones, and a Cause or Fate; 0: none
     over: tuple[int, str] = (0, "")
     excused: int = 0  # attempts that ended by nobody's fault, as their hosts said
+    excused_last: int = 0  # the number of the last of them
+    lost_on: tuple[HostId, ...] = ()  # where its `crashes` were, as far as is known
+
+    def excuse(self, attempt: int) -> int:
+        """Notes that this attempt ended by nobody's fault. Returns how many have. The attempts of
+        one start of a gang have the same number, and count once."""
+        self.excused += attempt > self.excused_last
+        self.excused_last = attempt
+        return self.excused
 
     @property
     def is_new(self) -> bool:

@@ -38,6 +38,7 @@ ENOENT = 2
 NOT_YET = "not-yet"  # its host takes its user's commands, but at other times
 AWAY = "files"  # the phase at which a host refuses an attempt because its files are unavailable
 ASKED_AGAIN_S = 3600.0  # a host of an older release does not say that its rules have changed
+LOSSES_OF_ONE = 2  # attempts of a job, before it waits for other hosts
 STALE_MIN = 1000  # outdated entries that the heap may hold in any case
 Key = TypeVar("Key", JobId, tuple[JobId, HostId])
 
@@ -162,16 +163,34 @@ def others_for(
 ) -> bool | None:
     """Whether the job, or its gang, could start elsewhere than on these hosts; None: it may go to
     no other. What a host has that takes no jobs now is not known, so it might."""
-    job = job._replace(barred=barred, spooled=False)  # a disk that is full may have room later
+    job = job._replace(barred=barred)
     others = [host for host in hosts.known if job.may_go_to(host)]
     if not others:
         return None
     present = [queues.hosts[name] for name in others if name in queues.hosts]
     if len(present) < len(others) or not all(one.slots for one in present):
         return True
+    return is_suited(job, queues)
+
+
+def is_suited(job: QueuedJob, queues: Queues) -> bool:
+    """Whether hosts that take jobs now have what the job needs, or its gang."""
+    job = job._replace(spooled=False)  # a disk that is full now may have room later
     if job.gang:
         return queues.room_for(job) >= job.gang
-    return any(one.suits(job) for one in present)
+    return any(one.suits(job) for name, one in queues.hosts.items() if job.may_go_to(name))
+
+
+def kept_away_s(live: Live, host: HostId, terms: Terms, queues: Queues) -> float:
+    """Returns for how long at least the job does not go to that host again, which has lost it; 0:
+    it may at once, as no other host can run it. Those that have lost it often do not count: a job
+    that crashes its hosts is held in the end, but not because of one host."""
+    most = min(LOSSES_OF_ONE, terms.crash_limit - 1)
+    often = frozenset(one for one in live.lost_on if live.lost_on.count(one) >= most)
+    barred = often | {host} | live.job.barred - live.barred_now
+    if not is_suited(live.job._replace(barred=barred), queues):
+        return 0.0
+    return ASKED_AGAIN_S if host in often else terms.aside_s
 
 
 def refused_by(reason: str) -> HostId:

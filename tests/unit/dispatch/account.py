@@ -3,6 +3,8 @@
 It has a row for each job. It says what must become of an attempt, of the others of its gang and of
 its host. It does not say which job starts where, only that no job starts that must not, that a gang
 starts as a whole, and that no job waits for slots that are free.
+
+One file because it is one model, whose parts all depend on each other.
 """
 
 import math
@@ -43,7 +45,9 @@ class Row:
     stop: str = ""  # the stop reason that its host was given
     ran: bool = False  # some attempt of it has started
     crashes: int = 0
-    evicted: int = 0
+    lost_on: list[HostId] = field(default_factory=list)  # where these were
+    evicted: int = 0  # of a gang: how many of its starts
+    evicted_last: int = 0  # the last such attempt
     held: str = ""
     paused: list[float] = field(default_factory=list)  # the end of each pause
     pauses: int = 0  # so far, its own and those in which its gang was barred from a host
@@ -82,11 +86,37 @@ class Place:
     open: int = 0  # free slots
     is_here: bool = False  # in contact
     is_known: bool = False
-    failures: int = 0
+    failures: "Complaints" = field(default_factory=lambda: Complaints())
+    failed_s: float = -math.inf  # or returned
     aside_s: float = 0.0
     aside_until_s: float = math.inf
     is_aside: bool = False
-    in_vain_of: set[str] = field(default_factory=set)  # who lost attempts that it held
+    in_vain: "Complaints" = field(default_factory=lambda: Complaints())  # who lost what it held
+
+
+@dataclass
+class Complaints:
+    """Everything that happened on a host since the first thing that went wrong there."""
+
+    events: list[tuple[str, bool]] = field(default_factory=list)  # of whom, and whether it was well
+
+    def add(self, user):
+        self.events.append((user, False))
+
+    def served(self, user):
+        rest = [(one, well) for one, well in self.events if one != user or well]
+        bad = {one for one, well in rest if not well}
+        good = {one for one, well in rest if well} | {user}
+        if not bad or (len(bad) == 1 and len(good - bad) > 1):
+            self.events = []
+        else:
+            self.events = [*rest, (user, True)]
+
+    def users(self):
+        return {one for one, well in self.events if not well}
+
+    def count(self):
+        return sum(not well for _, well in self.events)
 
 
 class Account:
@@ -107,14 +137,17 @@ class Account:
         lost |= ending.cause is Cause.EVICTED and not row.job.may_restart
         if lost:
             if given_up:
-                self.places[row.host].in_vain_of.add(row.job.user)
+                self.places[row.host].in_vain.add(row.job.user)
                 if row.stop not in (CANCEL, DISBAND):
                     self.bars(row, row.host)
-            if not given_up or len(self.places[row.host].in_vain_of) > 1:
-                self.fails(row.host)
+            if not given_up or len(self.places[row.host].in_vain.users()) > 1:
+                self.fails(row.host, row)
         elif ending.exit_status == 0:
             place = self.places[row.host]
-            place.is_known, place.failures, place.aside_s = True, 0, 0.0
+            place.is_known = True
+            place.failures.served(row.job.user)
+            if not place.failures.events:
+                place.aside_s = 0.0
         name, gang, stop = row.host, self.gang(row), self.freed(row)
         well = (ending.cause, ending.exit_status) == (Cause.EXITED, 0)
         if stop in (CANCEL, DISBAND) and not well:
@@ -125,26 +158,40 @@ class Account:
         elif stop == REQUEUE:
             self.waits(row, Fate.DONE if well else Fate.CANCELLED)
         elif lost or (gang and ending.cause in (Cause.CHECKPOINT, Cause.EVICTED)):
-            self.is_lost(row, gang)
+            self.is_lost(row, gang, name)
         elif ending.cause in (Cause.CHECKPOINT, Cause.EVICTED):
             # it continues from the checkpoint
             row.ran = row.ran and ending.cause is not Cause.CHECKPOINT
-            row.evicted += ending.cause is Cause.EVICTED
+            if ending.cause is Cause.EVICTED:
+                self.is_evicted(row, name)
             self.waits(row, Fate(ending.cause.value))
         elif well:
             self.finally_(row, JobState.DONE, Fate.DONE)
         else:
             self.finally_(row, JobState.FAILED, Fate.FAILED)
 
-    def is_lost(self, row, gang):
+    def is_evicted(self, row, name):
+        """Also counts the start of its gang."""
+        one = min(self.together(row), key=lambda one: one.job.id)
+        one.evicted += row.attempt > one.evicted_last
+        one.evicted_last = row.attempt
+        if one.evicted > TERMS.crash_limit:
+            self.kept_from(row, name)
+
+    def is_lost(self, row, gang, name):
         if gang and gang.is_whole and not (gang.released or gang.may_run):
+            self.kept_from(row, name)
             self.waits(row, Fate.LOST)
         elif not row.job.may_restart or (gang and not gang.is_whole):
             self.finally_(row, JobState.LOST, Fate.LOST)
         else:
             row.crashes += 1
+            row.lost_on.append(name)
+            often = {one for one in row.lost_on if row.lost_on.count(one) >= 2}
             if row.crashes == TERMS.crash_limit:
                 row.held = "held: its attempts were lost"
+            elif self.may_start_without({name, *often}, row, now=True):
+                self.kept_from(row, name, 3600.0 if name in often else 0.0)
             self.waits(row, Fate.LOST)
         self.others_follow(gang)
 
@@ -163,7 +210,7 @@ class Account:
         if gang and phase in NEVER_READY:
             gang.may_run = False
         if phase in HOSTS_FAULT and not stop:
-            self.fails(name)
+            self.fails(name, row)
         place = self.places[name]
         if stop in (CANCEL, DISBAND):
             self.finally_(row, JobState.CANCELLED, Fate.REFUSED)
@@ -181,23 +228,29 @@ class Account:
         elif phase == "files":
             self.pauses(row)
             self.waits(row, Fate.REFUSED)
-        elif self.barred_now(row) or self.may_start_without(name, row):
+        elif self.barred_now(row) or self.may_start_without({name}, row):
             row.job = row.job._replace(barred=row.job.barred | {name})
             self.waits(row, Fate.REFUSED)
         else:
             self.finally_(row, JobState.FAILED, Fate.REFUSED)
         self.others_follow(gang)
 
-    def may_start_without(self, name, row):
-        others = [one for other, one in self.places.items()
-                  if one.is_known and row.job.may_go_to(other) and other != name]  # fmt: skip
-        if any(one.is_aside or not one.is_here for one in others):
+    def may_start_without(self, names, row, *, now=False):
+        """Not counting that it is kept from some hosts for a while."""
+        gang = self.gang(row) or self.alone.get(row.job.id)
+        barred = row.job.barred.difference(gang.bars if gang else ()).union(names)
+        others = [one for name, one in self.places.items() if one.is_known and name not in barred]
+        if now:
+            others = [one for one in others if one.is_here and not one.is_aside]
+        elif any(one.is_aside or not one.is_here for one in others):
             return True
         return len(others) * SLOTS >= (row.job.gang or 1)
 
     def given_back(self, row, gang, name, fate):
-        if row.job.id in gang.late and name not in gang.bars:
-            self.bars(row, name)
+        if fate is Fate.EVICTED:
+            self.is_evicted(row, name)
+        if row.job.id in gang.late:
+            self.kept_from(row, name)
         gang.late.discard(row.job.id)
         self.waits(row, fate)
 
@@ -205,11 +258,17 @@ class Account:
         gang = self.gang(row) or self.alone.get(row.job.id)
         return bool(gang and gang.bars)
 
-    def bars(self, row, name):
+    def kept_from(self, row, name, least_s=0.0):
+        gang = self.gang(row) or self.alone.get(row.job.id)
+        if not gang or name not in gang.bars:
+            self.bars(row, name, least_s)
+
+    def bars(self, row, name, least_s=0.0):
         """Its gang does not go to that host for a while, or the job alone."""
         gang = self.gang(row) or self.alone.setdefault(row.job.id, Gang([row]))
         pause_s = self.pause_s(min(gang.left, key=lambda one: one.job.id))
-        gang.bars[name] = self.now_s + max(pause_s, self.now_s - row.sent_s if row.host else 0.0)
+        held_s = self.now_s - row.sent_s if row.host else 0.0
+        gang.bars[name] = self.now_s + max(pause_s, held_s, least_s)
         for one in gang.left:
             one.job = one.job._replace(barred=one.job.barred | {name})
 
@@ -248,10 +307,11 @@ class Account:
         row.ready = row.released = row.begun = row.told = False
         return stop
 
-    def fails(self, name):
+    def fails(self, name, row):
         place = self.places[name]
-        place.is_known, place.failures = True, place.failures + 1
-        if place.failures >= TERMS.host_failures and not place.is_aside:
+        place.is_known, place.failed_s = True, self.now_s
+        place.failures.add(row.job.user)
+        if place.failures.count() >= TERMS.host_failures and not place.is_aside:
             place.is_aside = True
             place.aside_s = min(2 * place.aside_s or AWAY_S, AWAY_S_MAX)
             place.aside_until_s = self.now_s + place.aside_s
@@ -332,8 +392,7 @@ class Account:
         waiting = [row for row in left.values() if not row.host and not row.held]
         free = sum(max(0, most - self.used(name)) for name, most in self.usable().items())
         singles = [row for row in waiting if not row.job.gang]
-        often = [row for row in singles if row.evicted > TERMS.crash_limit]  # barred for a while
-        if singles and not often and not any(row.job.barred for row in singles):
+        if singles and not any(row.job.barred for row in singles):
             assert not free
         gangs = Counter(row.job.array for row in waiting if row.job.gang)
         whole = [one for one, count in gangs.items() if count == len(self.gangs[one].rows)]

@@ -47,8 +47,8 @@ from lbd.theory.target_time import mean_left_s
 from tests.unit.dispatch.core.test_cutoffs import SLOWDOWN, row, verdict
 from tests.unit.dispatch.core.test_lifecycle import OK, Table
 from tests.unit.dispatch.core.test_queues import Table as Queue
-from tests.unit.dispatch.gangs import LOST, of_kind
 from tests.unit.dispatch.gangs import Table as Gangs
+from tests.unit.dispatch.gangs import of_kind
 
 H1, H2 = HostId("h1"), HostId("h2")
 
@@ -550,5 +550,5 @@ def test_a_lost_task_that_had_passed_a_gang_is_ahead_of_later_jobs():
         table.begun(one)
     table.ended(begun[0])
     (second,) = of_kind(Begin, table.ended(begun[1]))  # of the array, whose turn is now last
-    (again,) = of_kind(Begin, table.ended(passed, LOST))
+    (again,) = of_kind(Begin, table.ended(passed, Ending(Cause.EVICTED)))
     assert (again.job, int(second.job)) == (passed.job, int(passed.job) + 1)

@@ -128,10 +128,11 @@ def test_what_a_host_reports_of_an_attempt_does_not_apply_to_the_next():
 def test_a_host_that_succeeds_in_between_is_not_set_aside():
     book = HostTable(Terms(host_failures=2, aside_s=10.0))
     book.heard(HostSlots(H1))
-    assert not book.failed(H1, 0.0)
-    book.worked(H1)
-    assert not book.failed(H1, 1.0)
-    assert book.failed(H1, 2.0)
+    job = QueuedJob(JobId("1"), user="ann")
+    assert not book.failed(H1, job, 0.0)
+    book.worked(H1, job)
+    assert not book.failed(H1, job, 1.0)
+    assert book.failed(H1, job, 2.0)
     assert book.known[H1].record.aside_until_s == 12.0
 
 

@@ -169,10 +169,10 @@ def test_what_one_user_has_arranged_is_not_held_against_the_host():
 
 def test_who_has_begun_one_since_begins_anew():
     table = jobs_of("ann")
-    (begin,) = sent(table, "20")
+    (begin,) = sent(table, "20", user="ann")
     begun(table, begin)
     send(table, table.life.ended(H1, begin.job, begin.attempt, OK, *table.when))
-    assert table.life.hosts.of(H1).record.in_vain_of == frozenset()
+    assert table.life.hosts.of(H1).record.in_vain.of == {}
 
 
 @pytest.mark.parametrize("phase", ["slot", "late", "not-yet", "stage"])
@@ -184,7 +184,7 @@ def test_what_a_host_gives_back_late_is_not_held_against_it(phase):
     table.life.refused(H1, begin.job, 1, phase, GIVEN_BACK, *table.when)
     table.life.host_is(HostSlots(H1, 2), *table.when)
     assert sent(table, "2"), "another job"
-    assert table.life.hosts.of(H1).record.in_vain_of == frozenset()
+    assert table.life.hosts.of(H1).record.in_vain.of == {}
 
 
 def test_a_dispatcher_that_stood_still_gives_a_host_its_time():

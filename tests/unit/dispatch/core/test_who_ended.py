@@ -50,7 +50,7 @@ def test_jobs_that_have_not_started():
 
 def test_a_job_that_waits_again_after_an_attempt():
     """It was said to have been cancelled before it ran, beneath an attempt of 15 s."""
-    table = Table()
+    table = Table(crash_limit=2)
     begin = table.begin("1")
     while not table.life.jobs[JobId("1")].held:
         _, *begun, _ = table.ended(begin, Ending(Cause.LOST))

@@ -13,7 +13,7 @@ from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.records import Cause, Ending, Fate, Live, Release, Settle, Signal
 from lbd.errors import LbdError
 from lbd.model import CANCEL, GANG_MOVES, GANG_SHOWN, REGROUP, REQUEUE, JobId, JobState
-from tests.unit.dispatch.account import HOSTS, SLOTS, TERMS, Account, Gang, Place, Row
+from tests.unit.dispatch.account import AWAY_S_MAX, HOSTS, SLOTS, TERMS, Account, Gang, Place, Row
 
 CAUSES = (Cause.EXITED, Cause.SIGNALLED, Cause.LOST, Cause.CHECKPOINT, Cause.EVICTED)
 PHASES = ("slot", "drained", "late", "keeper", "files", "exec", "chdir", "stage", "spawn")
@@ -49,7 +49,8 @@ class History(Account):
                 continue
             row.held = "" if row.held.startswith("held for a while") else row.held
             row.paused.clear()
-            row.pauses = 0
+            row.pauses = row.evicted = row.evicted_last = 0
+            row.lost_on.clear()
             row.ready = False
             live = Live(row.job, row.attempt, row.crashes, row.held, stop_reason=row.stop)
             leased = (row.attempt, row.host, 1, row.told, 1, None) if row.host else None
@@ -145,7 +146,8 @@ class History(Account):
         if row.told:
             assert actions == []
             return
-        row.told, self.places[row.host].in_vain_of = True, set()
+        row.told = True
+        self.places[row.host].in_vain.served(row.job.user)
         running, *released = actions
         assert (running.state, running.fate, running.begun_ago_s) == (
             JobState.RUNNING, Fate.RUNNING, 0.5)  # fmt: skip
@@ -235,7 +237,9 @@ class History(Account):
                 self.stop(gang, REGROUP)
         for place in self.places.values():
             if place.is_aside and self.now_s >= place.aside_until_s:
-                place.is_aside, place.failures = False, TERMS.host_failures - 1
+                place.is_aside, place.failed_s = False, self.now_s
+            elif not place.is_aside and self.now_s >= place.failed_s + AWAY_S_MAX:
+                place.failures.events, place.aside_s = [], 0.0
         self.told(self.life.tick(*self.when), before)
 
     def kill(self, row=None):
@@ -285,8 +289,10 @@ class History(Account):
             with pytest.raises(LbdError, match="only pending jobs can be released"):
                 self.life.release(row.job.id, *self.when)
             return
-        for one in held:
+        for one in self.together(row) if held else ():
             one.crashes = one.evicted = 0
+            one.lost_on.clear()
+        for one in held:
             self.comes_again(one)
         self.told(self.life.release(row.job.id, *self.when))
 
