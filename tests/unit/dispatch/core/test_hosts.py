@@ -141,6 +141,17 @@ def test_those_who_lost_attempts_themselves_do_not_speak_for_the_host(hosts):
     assert hosts.failed(H1, ANN, 0.0)
 
 
+def test_one_of_those_who_were_served_well_may_lose_some_later(hosts):
+    for job in (ANN, BOB):
+        hosts.failed(H1, job, 0.0)
+    for job in (CAT, DAN, job_of("fay")):
+        hosts.worked(H1, job)
+    hosts.failed(H1, CAT, 0.0)
+    for job in (ANN, BOB):
+        hosts.worked(H1, job)
+    assert hosts.of(H1).record.failures.of == {}
+
+
 def test_one_user_from_two_hosts_is_not_two(hosts):
     """Whose jobs fail on a host could otherwise keep it from others, whom it serves well."""
     for job in (ANN, job_of("ann", H1), ANN):
@@ -223,3 +234,5 @@ def test_so_many_users_are_remembered_and_no_more(hosts):
     record = hosts.of(H1).record
     assert len(record.failures.of) == USERS_MAX
     assert len(record.failures.served_since) == 1
+    hosts.failed(H1, job_of("u0"), 0.0)
+    assert record.failures.of["u0"] == 2
