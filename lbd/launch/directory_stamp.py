@@ -87,8 +87,8 @@ def comparison(there: Stamp, kernel: str) -> tuple[int, ...]:
     inode, device, birth, modification, the allowed difference of the latter, and the time from
     which on it may have been modified besides."""
     born_ns = 0 if there.file_system in UNSTABLE_BIRTHS else there.born_ns
-    if there.kernel == ANY_BOOT:  # where no birth is known, any change of it will do
-        return SEEN_ANYWHERE, there.inode, NO_DEVICE, born_ns, 0, 0, 0
+    if there.kernel == ANY_BOOT:  # where no birth was known, any change of it will do
+        return SEEN_ANYWHERE, there.inode, NO_DEVICE, born_ns, 0, 0, NEVER_NS if born_ns else 0
     one_kernel = kernel != "" and kernel == there.kernel
     how = SEEN_ANYWHERE if there.is_networked else SEEN_OVER_NETWORK
     if one_kernel:

@@ -66,13 +66,19 @@ def test_same_or_different(name):
     [
         (DISK, True),
         (replace(OTHER_DISK, device=2050), True),  # after a reboot
-        (replace(DISK, born_ns=0, changed_ns=1), True),  # not known
+        (replace(DISK, born_ns=0, changed_ns=1), False),  # on another file system, without births
         (replace(DISK, inode=132), False),
         (replace(DISK, born_ns=DISK.born_ns + 1), False),
     ],
 )
 def test_whether_it_is_still_the_directory_of_before(now, still):
     assert is_same(now, on_its_host(DISK)) is still
+
+
+def test_where_no_birth_was_known_its_inode_decides():
+    before = replace(DISK, born_ns=0)
+    assert is_same(replace(before, changed_ns=DISK.changed_ns + 10**12), on_its_host(before))
+    assert not is_same(replace(before, inode=132), on_its_host(before))
 
 
 def test_the_first_write_into_an_overlays_directory_changes_its_birth():
