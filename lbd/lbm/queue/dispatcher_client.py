@@ -149,7 +149,8 @@ class DispatcherClient:
         jobs queued just before are not queued again.
         """
         give_key(request)
-        once = partial(self._ask_once, "Submit", request, pb.SubmitReply, sent=sent)
+        most_s = ACT_S if request.is_array else ASK_S
+        once = partial(self._ask_once, "Submit", request, pb.SubmitReply, most_s, sent=sent)
         return self._checked(await self._submitted(once))
 
     async def submit_and_watch(
@@ -177,11 +178,10 @@ class DispatcherClient:
         await self._turn(request.user, len(data))
         answers = self._answers("Queue", data, restart_s=0.0)
         try:
-            async with asyncio.timeout(ASK_S):
+            async with asyncio.timeout(ACT_S if request.is_array else ASK_S):
                 first = await anext(answers)
         except TimeoutError:
-            late = Unanswered(f"no answer within {ASK_S:g} s", grpc.StatusCode.DEADLINE_EXCEEDED)
-            raise self._unavailable(late) from None
+            raise self._unavailable(Unanswered("", grpc.StatusCode.DEADLINE_EXCEEDED)) from None
         except StopAsyncIteration:
             raise self._unavailable(Unanswered("the connection was closed", None)) from None
         self.leads(self.leader)

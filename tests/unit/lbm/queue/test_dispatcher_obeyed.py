@@ -1,4 +1,4 @@
-"""An LBM obeys the dispatcher that the settings name."""
+"""Which dispatcher an LBM obeys, and how long it waits for an answer."""
 
 import asyncio
 
@@ -8,9 +8,12 @@ import pytest
 
 from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import ClusterConfig, Config, HostConfig, HostEntry
+from lbd.errors import Unavailable
+from lbd.lbm.queue import dispatcher_client
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.question import Unanswered
-from tests.unit.lbm.queue.test_dispatcher_client import Lim, PlainPeers
+from tests.unit.lbm.queue.test_dispatcher_client import Lim, OneDispatcher, PlainPeers
 
 
 async def test_a_host_that_is_no_longer_named_gives_no_more_orders(tmp_path):
@@ -44,3 +47,23 @@ async def test_a_host_that_is_no_longer_named_gives_no_more_orders(tmp_path):
                 await reading
     finally:
         await server.stop(None)
+
+
+@pytest.mark.parametrize("is_watched", [False, True])
+async def test_an_array_may_take_long_to_be_queued(tmp_path, monkeypatch, is_watched):
+    """100,000 tasks that each wait for another: "does not answer", though they were queued."""
+    monkeypatch.setattr(dispatcher_client, "ASK_S", 0.0)
+    dispatcher, peers = OneDispatcher(), PlainPeers()
+    own = HostConfig(name="h1", address="127.0.0.1", state_dir=str(tmp_path))
+    queue = DispatchConfig(host="h1", port=dispatcher.port)
+    client = DispatcherClient(Config(host=own, dispatch=queue), peers, Lim())
+    submit = client.submit_and_watch if is_watched else client.submit
+    await dispatcher.start()
+    try:
+        assert await submit(pb.SubmitRequest(user="ann", is_array=True))
+        with pytest.raises(Unavailable, match="does not answer"):
+            await submit(pb.SubmitRequest(user="ann"))
+    finally:
+        await peers.channels.popitem()[1].close()
+        await dispatcher.stop()
+        dispatcher._place.close()
