@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 Reply = TypeVar("Reply", bound=Message)
 Found = TypeVar("Found")
 Watching = AsyncIterator[pb.JobsInfo]
+Leading = tuple[str, grpc.aio.Channel]  # the leader, and a channel to its dispatcher
 SERVICE = "/lbd.v1.Dispatch/"
 CHECKPOINT = "checkpoint"  # the state of an attempt that the next one continues
 ASK_S = 10.0
@@ -286,7 +287,8 @@ class DispatcherClient:
     def _unavailable(self, problem: Exception) -> Unavailable:
         if isinstance(problem, TooManyFields):  # which says nothing about the dispatcher
             return AnswerTooLong(f"the dispatcher on {self.leader} {TOO_LONG}")
-        code = code_of(problem)
+        code = getattr(problem, "code", grpc.StatusCode.UNKNOWN)
+        code = problem.code() if isinstance(problem, grpc.aio.AioRpcError) else code
         if code is grpc.StatusCode.UNIMPLEMENTED:
             return NotOffered(why_of(problem))
         self.doubt()
@@ -312,30 +314,36 @@ class DispatcherClient:
         return NoDispatcher(text)
 
     async def _channel(self) -> grpc.aio.Channel:
-        """Returns a ready channel to the leading dispatcher. Raises Unavailable."""
+        """Returns a ready channel to the leading dispatcher, that of `leader`. Raises
+        Unavailable."""
         hosts = self.hosts
         if not hosts:
             raise Unavailable(NO_QUEUE)
-        if len(hosts) > 1:
-            return await self._seek(hosts)
-        channel = await self._channel_to(hosts[0])
+        leader, channel = await (self._seek(hosts) if len(hosts) > 1 else self._only(hosts[0]))
+        if hosts != self.hosts:  # it may have taken its time until others were named
+            raise self._away("other hosts have been named for the queue")
+        self.leader = leader
+        return channel
+
+    async def _only(self, host: str) -> Leading:
+        channel = await self._channel_to(host)
         if channel.get_state(try_to_connect=True) == grpc.ChannelConnectivity.READY:
-            return channel
+            return host, channel
         ready: dict[str, grpc.aio.Channel] = {}
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(self._config.lbm.connect_timeout_s, RECONNECT_S)):
-                await self._reach(hosts[0], ready)
+                await self._reach(host, ready)
         if not ready:
-            raise self._away(f"the dispatcher on {hosts[0]} cannot be reached; see `lbctl doctor`")
-        return channel
+            raise self._away(f"the dispatcher on {host} cannot be reached; see `lbctl doctor`")
+        return host, channel
 
-    async def _seek(self, hosts: Sequence[str]) -> grpc.aio.Channel:
+    async def _seek(self, hosts: Sequence[str]) -> Leading:
         """Only the leader listens; but one that hangs still does, so a doubted host comes last."""
-        if self.leader != self._doubted:
+        if (leader := self.leader) != self._doubted:
             with contextlib.suppress(Unavailable):
-                channel = await self._channel_to(self.leader)
+                channel = await self._channel_to(leader)
                 if channel.get_state() == grpc.ChannelConnectivity.READY:
-                    return channel
+                    return leader, channel
         ready: dict[str, grpc.aio.Channel] = {}
         trying = [asyncio.create_task(self._reach(host, ready), name=host) for host in hosts]
         try:
@@ -353,9 +361,9 @@ class DispatcherClient:
         if not ready:
             raise self._away(f"no dispatcher is leading at the moment ({', '.join(hosts)})")
         found = min(ready, key=lambda host: host == self._doubted)
-        if found != self._doubted:
+        if found != self._doubted and hosts == self.hosts:
             self.leads(found)
-        return ready[found]
+        return found, ready[found]
 
     async def _reach(self, host: str, ready: dict[str, grpc.aio.Channel]) -> None:
         """Tries a bare connection first: gRPC itself pauses for long after a refused one."""
@@ -389,9 +397,3 @@ async def jobs_in(message: bytes, shares: TimeShares, host: str) -> pb.JobsInfo:
     """Raises DecodeError."""
     await shares.turn(host)
     return await parsed_in_turns(pb.JobsInfo, message, partial(shares.in_turns, host))
-
-
-def code_of(problem: Exception) -> grpc.StatusCode | None:
-    if isinstance(problem, grpc.aio.AioRpcError):
-        return problem.code()
-    return problem.code if isinstance(problem, Unanswered) else grpc.StatusCode.UNKNOWN

@@ -1,6 +1,7 @@
 """Which dispatcher an LBM obeys, and how long it waits for an answer."""
 
 import asyncio
+from types import SimpleNamespace
 
 import grpc
 import grpc.aio
@@ -67,3 +68,55 @@ async def test_an_array_may_take_long_to_be_queued(tmp_path, monkeypatch, is_wat
         await peers.channels.popitem()[1].close()
         await dispatcher.stop()
         dispatcher._place.close()
+
+
+class Named:
+    """A client of h1 and h2 whose connections take their time: until something has happened."""
+
+    def __init__(self, tmp_path, monkeypatch, *named):
+        own = HostConfig(name="h9", address="127.0.0.1", state_dir=str(tmp_path))
+        self.client = DispatcherClient(Config(host=own), PlainPeers(), Lim())
+        self.client.follow(named)
+        self.meanwhile = lambda: None
+        self.asked = []
+        monkeypatch.setattr(self.client, "_reach", self._reach)
+        monkeypatch.setattr(self.client, "_channel_to", self._channel_to)
+
+    async def _reach(self, host, ready):
+        await asyncio.sleep(0)
+        self.meanwhile()
+        ready[host] = await self._channel_to(host)
+
+    async def _channel_to(self, host):
+        def opening(metadata):
+            self.asked.append(host)
+            return SimpleNamespace(cancel=lambda: self.asked.append("cancelled"))
+
+        state = grpc.ChannelConnectivity.CONNECTING
+        return SimpleNamespace(
+            get_state=lambda **_: state, stream_stream=lambda _: opening, host=host
+        )
+
+
+@pytest.mark.parametrize("before", [["h2"], ["h2", "h3"]])
+async def test_no_orders_come_from_a_host_that_was_named_until_it_was_reached(
+    tmp_path, monkeypatch, before
+):
+    """Its handshake took until the settings named another, as whose stream it then counted."""
+    scene = Named(tmp_path, monkeypatch, *before)
+    scene.meanwhile = lambda: scene.client.follow(["h1"])
+    with pytest.raises(Unavailable):
+        await scene.client.work()
+    assert (scene.client.leader, scene.asked) == ("h1", [])
+    await scene.client.work()
+    assert (scene.client.leases.obeyed, scene.asked) == ("h1", ["h1"])
+    scene.client.follow(["h1"])
+    assert scene.asked == ["h1"], "an honest stream was cancelled again and again"
+
+
+async def test_the_stream_counts_as_that_of_the_host_it_goes_to(tmp_path, monkeypatch):
+    scene = Named(tmp_path, monkeypatch, "h1", "h2")
+    scene.meanwhile = lambda: setattr(scene.client, "leader", "h2")
+    monkeypatch.setattr(scene.client, "leads", lambda _: None)
+    await scene.client.work()
+    assert scene.asked == [scene.client.leases.obeyed]
