@@ -110,9 +110,9 @@ def compile_order(order: Order, here: Surroundings, taken: tuple[Limit, ...]) ->
     first = frames.pack_fields(steps)
     becomes = order.user if order.user != here.identity else ()
     copies = order.copies_input and not order.closed_fds & 1
-    facts = order.closed_fds & 7, copies, taken, order.nice, becomes, order.no_new_privileges
+    facts = order.closed_fds & 7, copies, order.nice, becomes, order.no_new_privileges
     where = order.ignored_signals, order.umask, order.directory, order.stamp, here.kernel
-    last = frames.pack_fields(_last_steps(order, here))
+    last = frames.pack_fields(_last_steps(order, here, taken))
     return frames.pack(STEPS, first + common_steps(*facts, *where) + last)
 
 
@@ -120,7 +120,6 @@ def compile_order(order: Order, here: Surroundings, taken: tuple[Limit, ...]) ->
 def common_steps(
     closed_fds: int,
     copies_input: bool,
-    taken: tuple[Limit, ...],
     nice: int,
     becomes: tuple[int, ...],
     no_new_privileges: bool,
@@ -134,9 +133,8 @@ def common_steps(
     none. Raises Refused."""
     steps = [*placing(closed_fds)]
     if copies_input:
-        # before the limits, which are for the command, and as root, whom no user can stop here
+        # as root, whom no user can stop here
         steps.append((COPY_INPUT, b""))
-    steps += [(TRY_LIMIT, numbers(number, *limit)) for number, limit in taken]
     if nice:
         # Done while still root, which could also raise priority; so values below 0 are clamped.
         steps.append((NICE, numbers(min(max(nice, 0), 19))))
@@ -182,10 +180,18 @@ def becoming(user: tuple[int, ...]) -> tuple[tuple[bytes, bytes], ...]:
     )
 
 
-def _last_steps(order: Order, here: Surroundings) -> list[tuple[bytes, bytes]]:
+@functools.lru_cache(maxsize=16)
+def limiting(taken: tuple[Limit, ...]) -> tuple[tuple[bytes, bytes], ...]:
+    """Returns the steps that set the caller's limits, by which steps after them may fail."""
+    return tuple((TRY_LIMIT, numbers(number, *limit)) for number, limit in taken)
+
+
+def _last_steps(
+    order: Order, here: Surroundings, taken: tuple[Limit, ...]
+) -> list[tuple[bytes, bytes]]:
     """Returns the steps that end the list: exec, or the order's question."""
     if order.worker:
-        return [(WORKER, b"")]
+        return [*limiting(taken), (WORKER, b"")]
     if order.look:
         return [(LOOK, text(order.argv[0]))]
     steps = []
@@ -202,7 +208,7 @@ def _last_steps(order: Order, here: Surroundings) -> list[tuple[bytes, bytes]]:
     name, _, so_far = here.mark.partition(b"=")
     marked = {**environment, name: so_far + order.job.encode()}
     steps.append((VARIABLES, texts([*map(b"=".join, marked.items())])))
-    return [*steps, (EXEC, text(path))]
+    return [*steps, *limiting(taken), (EXEC, text(path))]
 
 
 def failed(letter: bytes, number: int) -> bytes:

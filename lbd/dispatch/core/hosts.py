@@ -274,11 +274,16 @@ class HostTable:
         if not record.failures.of:
             record.aside_s = 0.0
 
-    def failed(self, name: HostId, job: QueuedJob, now_s: float) -> bool:
-        """Returns whether this failure causes the host to be set aside."""
+    def failed(
+        self, name: HostId, job: QueuedJob, now_s: float, *, may_be_users: bool = False
+    ) -> bool:
+        """Returns whether this failure causes the host to be set aside. `may_be_users`: a user can
+        arrange it, so it takes several."""
         record = self.of(name).record
         record.failures.add(job.user_at(name))
         record.failed_s = now_s
+        if may_be_users and record.failures.users < SEVERAL:
+            return False
         if record.failures.count < self.terms.host_failures or record.aside_until_s is not None:
             return False
         record.aside_s = min(2 * record.aside_s or self.terms.aside_s, self.terms.aside_max_s)

@@ -81,6 +81,7 @@ from lbd.dispatch.core.retry import (
     NOT_THERE,
     NOT_YET,
     PASSING,
+    SHORT_OF,
     Bars,
     Pauses,
     exit_status,
@@ -603,7 +604,7 @@ class Lifecycle:
         is_fault = not (is_excused or self.hosts.is_stopped(name))
         is_vain = phase in PASSING and not stop_reason and self.hosts.refused(name, live.job)
         if is_vain or (is_fault and not stop_reason):
-            actions += self._host_failed(name, live.job, now_s, rng)
+            actions += self._host_failed(name, live.job, now_s, rng, phase)
         if stop_reason == CANCEL:
             why, live.signal_of = cancelled(live, live.signal_of), ""
             actions += self._final(live, JobState.CANCELLED, why, now_s, rng, Fate.REFUSED)
@@ -614,8 +615,8 @@ class Lifecycle:
         elif gang is None and is_overdue:
             self._held_in_vain(live, lease, now_s)
             actions += self._again(live, Fate.REFUSED, None, now_s, rng)
-        elif phase in PASSING or phase == NO_KEEPER:
-            actions += self._close(name, now_s, rng)
+        elif phase in (*PASSING, NO_KEEPER, SHORT_OF):
+            actions += self._passes_by(live, name, phase, now_s, rng)
             actions += self._again(live, Fate.REFUSED, None, now_s, rng)
         elif phase in (NOT_YET, NO_ROOM):
             actions += self._begins_later(live, name, ending.wait_s, now_s, rng, phase)
@@ -1047,8 +1048,14 @@ class Lifecycle:
             actions += self._begin(self.queues.all_returned(ready, now_s, rng), now_s)
         return actions
 
-    def _close(self, name: HostId, now_s: float, rng: Random) -> list[Action]:
-        """The host takes no more jobs until its next heartbeat."""
+    def _passes_by(
+        self, live: Live, name: HostId, phase: str, now_s: float, rng: Random
+    ) -> list[Action]:
+        """The host takes no more jobs until its next heartbeat; if only this one's user may lack
+        something there, not that one's job for a while."""
+        if phase == SHORT_OF:
+            self._keep_from(live, name, now_s)
+            return []
         host = self.hosts.full(name, len(self.queues.servers_by_host[name].running) - 1)
         return self._begin(self.queues.host_is(host, now_s, rng), now_s) if host else []
 
@@ -1068,7 +1075,11 @@ class Lifecycle:
         self._bar_for(live, lease.host, wait_s, now_s, least_s=wait_s, why=why)
         return self.hosts.held_in_vain(lease.host, live.job)
 
-    def _host_failed(self, name: HostId, job: QueuedJob, now_s: float, rng: Random) -> list[Action]:
-        if not self.hosts.failed(name, job, now_s):
+    def _host_failed(
+        self, name: HostId, job: QueuedJob, now_s: float, rng: Random, refused_at: str = NO_KEEPER
+    ) -> list[Action]:
+        """`refused_at`: the phase; most refusals a user can arrange."""
+        may_be_users = refused_at not in (*PASSING, NO_KEEPER)
+        if not self.hosts.failed(name, job, now_s, may_be_users=may_be_users):
             return []
         return self._begin(self.queues.host_gone(name, now_s, rng), now_s)

@@ -21,6 +21,8 @@ PASSING = ("slot", "drained", LATE)
 # For a gang: the member was not ready, so its gang was never released.
 BEFORE_READY = ("slot", "drained", "not-yet", "admission", "request", "files", "stage", "no-room")
 NO_KEEPER = "keeper"  # its keeper is being replaced: the host's fault, and no other job's
+# Its host has no memory, process or descriptor for it; or its user has used up their own.
+SHORT_OF = "short"
 # Not the host's fault: the job needs what this host lacks, or may not run there, or cannot run
 # anywhere, which its host could not know before. Files are unpacked as the job's user, who can make
 # that fail anywhere; that must not take the host away from others.
@@ -203,7 +205,7 @@ def phase_to_go_by(phase: str, number: int | None, *, in_gang: bool) -> str:
     `number`: the errno behind the refusal. A gang may have been released when the user database
     became slow, so that is not the same as a member that was not ready yet."""
     if phase == "spawn" and number in SHORT:
-        return NO_KEEPER
+        return SHORT_OF
     if phase == "spawn" and number == errno.ETIME:
         return LATE
     if phase == "stage" and number in SHORT:

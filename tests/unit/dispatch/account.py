@@ -210,7 +210,7 @@ class Account:
         if gang and phase in NEVER_READY:
             gang.may_run = False
         if phase in HOSTS_FAULT and not stop:
-            self.fails(name, row)
+            self.fails(name, row, may_be_users=phase == "spawn")
         place = self.places[name]
         if stop in (CANCEL, DISBAND):
             self.finally_(row, JobState.CANCELLED, Fate.REFUSED)
@@ -307,10 +307,12 @@ class Account:
         row.ready = row.released = row.begun = row.told = False
         return stop
 
-    def fails(self, name, row):
+    def fails(self, name, row, may_be_users=False):
         place = self.places[name]
         place.is_known, place.failed_s = True, self.now_s
         place.failures.add(row.job.user)
+        if may_be_users and len(place.failures.users()) < 2:
+            return
         if place.failures.count() >= TERMS.host_failures and not place.is_aside:
             place.is_aside = True
             place.aside_s = min(2 * place.aside_s or AWAY_S, AWAY_S_MAX)

@@ -22,11 +22,19 @@ def compiled(here=HERE, **asks):
 
 def test_it_becomes_the_user_before_it_changes_directory():
     letters = b"".join(letter for letter, _ in compiled(user=(1000, 1000, 27), limits=((7, 1, 2),)))
-    assert letters == b"adddLWgGUkuCex"
+    assert letters == b"adddWgGUkuCeLx"
     values = dict(compiled(user=(1000, 1001, 27, 28)))
     assert steps.read_numbers(values[steps.GROUPS]) == (27, 28)
     assert steps.read_numbers(values[steps.GROUP]) == (1001,)
     assert steps.read_numbers(values[steps.USER]) == (1000,)
+
+
+def test_no_step_but_exec_can_fail_by_the_limits_of_the_command():
+    """Another's failure was the host's fault, so that a user could have it set aside for all."""
+    letters = [letter for letter, _ in compiled(limits=((2, 4096, 4096),), denied=("*",))]
+    assert letters[-2:] == [steps.TRY_LIMIT, steps.EXEC]
+    worker = compiled(limits=((2, 4096, 4096),), worker="pack")
+    assert worker[-2:] == [(steps.TRY_LIMIT, steps.numbers(2, 4096, 4096)), (steps.WORKER, b"")]
 
 
 def test_it_need_not_become_the_user_that_it_is():

@@ -128,7 +128,7 @@ def test_a_host_that_fails_is_set_aside_for_longer_each_time():
     table.now_s = 11.0
     (begin,) = table.life.tick(*table.when)
     assert begin.host == H1
-    actions = table.life.refused(H1, begin.job, begin.attempt, "spawn", refused, *table.when)
+    actions = table.life.refused(H1, begin.job, begin.attempt, "keeper", refused, *table.when)
     assert table.life.hosts.aside() == [H1]
     assert table.life.hosts.known[H1].record.aside_until_s == 31.0
 

@@ -151,18 +151,18 @@ def test_those_whose_time_has_come_together_begin_again_a_number_at_a_time(phase
 
 
 @pytest.mark.parametrize(
-    ("phase", "number", "aside"),
+    ("phase", "number"),
     [
-        ("spawn", errno.EAGAIN, [H1]),
-        ("spawn", errno.ENOSPC, [H1]),
-        ("spawn", errno.EMFILE, [H1]),
-        ("user", errno.EAGAIN, []),  # its user database is slow
-        ("user", errno.ETIMEDOUT, []),
-        ("stage", errno.ENOSPC, []),  # its files cannot be unpacked
-        ("stage", errno.EAGAIN, []),
+        ("spawn", errno.EAGAIN),
+        ("spawn", errno.ENOSPC),
+        ("spawn", errno.EMFILE),
+        ("user", errno.EAGAIN),  # its user database is slow
+        ("user", errno.ETIMEDOUT),
+        ("stage", errno.ENOSPC),  # its files cannot be unpacked
+        ("stage", errno.EAGAIN),
     ],
 )
-def test_no_job_fails_because_its_only_host_is_short_of_something(phase, number, aside):
+def test_no_job_fails_because_its_only_host_is_short_of_something(phase, number):
     """Any user can take all processes of a host or fill its disk. Whatever waited for that host
     then failed as soon as it was asked, with exit status 125, though it had never run."""
     table = Table(host_failures=1, aside_s=10.0)
@@ -172,10 +172,33 @@ def test_no_job_fails_because_its_only_host_is_short_of_something(phase, number,
     (begin,) = table.submit("1")
     back, _ = table.life.refused(H1, "1", begin.attempt, phase, short, *table.when)
     assert (back.state, back.fate, back.crashes) == (JobState.PENDING, Fate.REFUSED, 0)
-    assert table.life.hosts.aside() == aside
+    assert table.life.hosts.aside() == []
     table.now_s = 10.0
     (begin,) = table.life.tick(*table.when)
     assert (begin.host, begin.attempt) == (H1, 2)
+
+
+def test_what_a_user_may_have_arranged_sets_a_host_aside_for_others_only_if_several_have_it():
+    """One job that could not begin within its own limits took each host from everybody."""
+    table = Table(host_failures=3, aside_s=10.0)
+    table.life.host_gone(H2, *table.when)
+    table.life.hosts.known.pop(H2)
+    short = Ending(Cause.LOST, errno.ENOMEM, reason=os.strerror(errno.ENOMEM))
+    (begin,) = table.submit("1", user="mallory")
+    kept_s = []
+    for _ in range(4):
+        table.life.refused(H1, "1", begin.attempt, "spawn", short, *table.when)
+        assert table.life.hosts.aside() == []
+        began_s = table.now_s
+        while not (begun := [a for a in table.life.tick(*table.when) if isinstance(a, Begin)]):
+            table.now_s += 1.0
+        (begin,) = begun
+        kept_s.append(table.now_s - began_s)
+    assert kept_s == [10.0, 20.0, 40.0, 80.0]
+    table.life.refused(H1, "1", begin.attempt, "spawn", short, *table.when)
+    (begin,) = table.submit("2", user="ann")
+    table.life.refused(H1, "2", begin.attempt, "spawn", short, *table.when)
+    assert table.life.hosts.aside() == [H1], "two users: it is the host's"
 
 
 def test_a_job_whose_files_have_no_room_goes_elsewhere_and_is_asked_about_less_and_less_often():

@@ -315,7 +315,7 @@ def test_hosts_that_are_set_aside_are_named():
     submit(life, "1", only=HostId("h1"))
     submit(life, "2")
     refused = Ending(Cause.LOST, reason="no pipes")
-    life.refused(HostId("h1"), JobId("1"), 1, "spawn", refused, 0.0, DICE)
+    life.refused(HostId("h1"), JobId("1"), 1, "keeper", refused, 0.0, DICE)
     life.host_gone(HostId("h2"), 0.0, DICE, Closed.DRAINED)
     submit(life, "3")
     said = "no host accepts jobs: 1 host drained, set aside after failures: h1"
