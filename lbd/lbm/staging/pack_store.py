@@ -9,15 +9,22 @@ import contextlib
 import json
 import os
 import re
+import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from pathlib import Path
 
 NAME = re.compile(r"[0-9a-f]{32}")
 PACK, NOTE, UNFINISHED = ".pack", ".note", ".new"
+NOTES_BYTES = 256 << 20  # of memory, for the notes of all users
+NOTED_BYTES = 128  # what is noted of one name to fetch
+NOTE_BYTES, POINTER_BYTES = 1000, 8  # of a note without paths, and for each of these
 DAY_S = 86400.0
+Pack = tuple[str, int, int]  # its name, user and size
+first_job = attrgetter("first")
 
 
 @dataclass(slots=True)
@@ -35,8 +42,8 @@ class Note:
     waited_for: bool = False  # by an lbrun -q, which handles its outputs
     stamp: str = ""  # of the directory; "": not known, as in an earlier release
     noted: str = ""  # of the places of its outputs (pack/places.py); "" as with `stamp`
-    over: list[int] = field(default_factory=list)  # jobs that need nothing more
-    _left: bytearray = field(init=False, repr=False, compare=False)  # 1 for each of the others
+    over: list[int] = field(default_factory=list)  # as stored: jobs that need nothing more
+    _left: bytearray = field(init=False, repr=False)  # 1 for each of the others
     _left_count: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -51,7 +58,6 @@ class Note:
         if self.is_left(job):
             self._left[job - self.first] = 0
             self._left_count -= 1
-            self.over.append(job)
 
     def is_left(self, job: int) -> bool:
         return self.first <= job < self.first + self.count and bool(self._left[job - self.first])
@@ -70,6 +76,7 @@ class Note:
 
     def stored(self) -> str:
         stored = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
+        stored["over"] = [self.first + at for at, left in enumerate(self._left) if not left]
         return json.dumps(stored)  # much faster than json.dump
 
 
@@ -105,23 +112,46 @@ class PackRoom:
             self.drop(name)
 
 
+class NoteMemory(PackRoom):
+    """The memory that each user's notes take. Pure."""
+
+    def has_room(self, uid: int, size: int) -> bool:
+        return size <= self.left(uid, NOTES_BYTES - self._of_user.total())
+
+    def keep_note(self, note: Note) -> None:
+        self.take(note.name, note.uid, memory_bytes(note.send, note.fetch, note.count))
+
+
 class PackStore:
     def __init__(self, state_dir: str) -> None:
         self.root = Path(state_dir) / "files"
-        self.room = PackRoom()
+        self.room, self.memory = PackRoom(), NoteMemory()
 
     def free_bytes(self) -> int:
         """Raises OSError."""
         found = os.statvfs(self.root)
         return found.f_bavail * found.f_frsize
 
-    def sizes(self, notes: Iterable[Note]) -> list[tuple[str, int, int]]:
-        """Name, user and size of each pack that exists."""
-        found = []
+    def resumed(self) -> tuple[list[Note], list[Pack]]:
+        """Returns the notes on disk, in the order of their jobs, and the packs."""
+        notes, packs = sorted(self.notes(), key=first_job), list[Pack]()
         for note in notes:
             with contextlib.suppress(OSError):
-                found.append((note.name, note.uid, self.path(note.name).stat().st_size))
-        return found
+                packs.append((note.name, note.uid, self.path(note.name).stat().st_size))
+        return notes, packs
+
+    def hold(self, notes: Iterable[Note], packs: Iterable[Pack]) -> None:
+        """Counts what these take."""
+        for pack in packs:
+            self.room.take(*pack)
+        for note in notes:
+            if not note.is_over:
+                self.memory.keep_note(note)
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forgets what all packs but these take."""
+        self.room.keep(names)
+        self.memory.keep(names)
 
     def names(self) -> set[str]:
         with contextlib.suppress(OSError):
@@ -165,6 +195,7 @@ class PackStore:
 
     def drop(self, name: str) -> None:
         self.room.drop(name)
+        self.memory.drop(name)
         for suffix in (PACK, NOTE, PACK + UNFINISHED):
             with contextlib.suppress(OSError):
                 (self.root / (name + suffix)).unlink(missing_ok=True)
@@ -183,6 +214,14 @@ class PackStore:
                     written_s = (note if note.exists() else path).stat().st_mtime
                     if written_s < time.time() - days * DAY_S:
                         path.unlink(missing_ok=True)
+
+
+def memory_bytes(
+    send: Collection[bytes | str], fetch: Collection[bytes | str], count: int = 1
+) -> int:
+    """Returns about how much memory a note of so many jobs takes, with these paths."""
+    paths = sum(sys.getsizeof(os.fsdecode(path)) + POINTER_BYTES for path in (*send, *fetch))
+    return NOTE_BYTES + paths + NOTED_BYTES * len(fetch) + count
 
 
 def sync(directory: Path) -> None:

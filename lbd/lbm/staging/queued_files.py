@@ -14,7 +14,6 @@ import time
 from collections import deque
 from dataclasses import replace
 from itertools import islice
-from operator import attrgetter
 from typing import TypeVar
 
 from lbd.config.schema import Config
@@ -28,7 +27,7 @@ from lbd.lbm.queue.other_spools import NotKept
 from lbd.lbm.session.request import ClientRequest
 from lbd.lbm.staging.awaited_outputs import AwaitedOutputs
 from lbd.lbm.staging.open_notes import OpenNotes
-from lbd.lbm.staging.pack_store import Note, PackStore
+from lbd.lbm.staging.pack_store import NOTED_BYTES, Note, PackStore, memory_bytes
 from lbd.lbm.staging.pack_transfer import receive_pack
 from lbd.lbm.staging.step import COMPLAINT_BYTES, step_words
 from lbd.lbm.staging.workdirs import check_allowed
@@ -44,12 +43,14 @@ Result = TypeVar("Result")
 
 RETRY_S, RETRY_MAX_S, RETRY_SHARE = 10.0, 600.0, 8  # the pause grows with the time since the end
 PAUSE_S = 0.5
-NOTED_BYTES = 128  # of one name to fetch
 MARK_DIGITS = 12  # of a note's name, which is random
 WATCHED_MAX = 10_000  # jobs; the others follow
 SWEEP_EVERY_S = 3600.0
 DAY_S = 86400.0
-first_job = attrgetter("first")
+TOO_MANY_NAMES = (
+    "your queued jobs have so many names of files (--send, --fetch) that this host has no memory "
+    "for more until some have ended; nothing was queued"
+)
 
 
 class QueuedFiles:
@@ -73,9 +74,12 @@ class QueuedFiles:
         """Returns the name of the pack, once on disk, and notes of where its outputs are to go.
         `stamp`: of the request's directory. Raises Unavailable; then nothing is kept."""
         check_allowed(self._config.stage)
-        name = ""
+        name, note_bytes = "", memory_bytes(request.send, request.fetch)
+        if not self.store.memory.has_room(uid, note_bytes):
+            raise Unavailable(TOO_MANY_NAMES)
         try:
             name, descriptor = await asyncio.to_thread(self.store.create)
+            self.store.memory.take(name, uid, note_bytes)
             with os.fdopen(descriptor, "wb", buffering=0):
                 left = self.store.room.left(uid, await asyncio.to_thread(self.store.free_bytes))
                 most = min(left, self._config.stage.max_bytes)
@@ -84,8 +88,8 @@ class QueuedFiles:
                 words = step_words(b"gather", limits, request.send, request.fetch)
                 order = Order(argv=words, directory=request.directory, stamp=stamp)
                 said_bytes = COMPLAINT_BYTES + NOTED_BYTES * len(request.fetch)
-                files = None, descriptor
-                complaint, noted = await self._as_user.step(uid, order, files, said_bytes)
+                given = None, descriptor
+                complaint, noted = await self._as_user.step(uid, order, given, said_bytes)
                 if complaint:
                     if most == left:
                         complaint += f"; your queued jobs' files may take {most} more here"
@@ -106,6 +110,7 @@ class QueuedFiles:
             self.store.drop(note.name)  # the same --idempotency-key again
             return
         self._open[note.name] = note
+        self.store.memory.keep_note(note)
         try:
             await asyncio.to_thread(self.store.write, note)
         except OSError as problem:
@@ -161,8 +166,8 @@ class QueuedFiles:
                 with os.fdopen(os.memfd_create("noted", os.MFD_CLOEXEC), "wb+") as noted:
                     noted.write(note.noted.encode())
                     noted.seek(0)
-                    files = file.fileno(), noted.fileno()
-                    return await self._as_user.step(note.uid, order, files)
+                    given = file.fileno(), noted.fileno()
+                    return await self._as_user.step(note.uid, order, given)
         except NotKept:  # it has made nothing, or its reason says why
             return "", ""
         except OSError as problem:
@@ -174,6 +179,7 @@ class QueuedFiles:
         self.awaited.settle(job)
         if note.is_over:
             self._open.pop(note.name, None)
+            self.store.memory.drop(note.name)
         if write or note.is_over:
             with contextlib.suppress(OSError):
                 await asyncio.to_thread(self.store.write, note)
@@ -182,9 +188,8 @@ class QueuedFiles:
 
     async def run(self) -> None:
         """Runs until cancelled."""
-        notes = await asyncio.to_thread(lambda: sorted(self.store.notes(), key=first_job))
-        for pack in await asyncio.to_thread(self.store.sizes, notes):
-            self.store.room.take(*pack)
+        notes, packs = await asyncio.to_thread(self.store.resumed)
+        self.store.hold(notes, packs)
         for note in notes:
             note.waited_for = False  # a client that waited is gone
             if not note.is_over:
@@ -279,9 +284,8 @@ class QueuedFiles:
                     shown = shown_id(str(job.id), job.array_id, index)
                     job_log.warning(shown, "its outputs: %s; will try again", trouble)
                 self.awaited.keep(job.id, trouble, delayed=delayed)
-                loop = asyncio.get_running_loop()
                 pause_s = min(RETRY_MAX_S, max(RETRY_S, age_s / RETRY_SHARE))
-                loop.call_later(pause_s, self._ended.put_nowait, job)
+                asyncio.get_running_loop().call_later(pause_s, self._ended.put_nowait, job)
                 continue
             # For an array, the note is written once for the jobs that ended together.
             await self.done(note, job.id, write=bool(note.fetch) and not ended)
@@ -297,7 +301,7 @@ class QueuedFiles:
             await asyncio.to_thread(
                 self.store.sweep, own.output_keep_days, own.jobs_keep_days, set(self._open)
             )
-            self.store.room.keep(await asyncio.to_thread(self.store.names))
+            self.store.keep(await asyncio.to_thread(self.store.names))
             await asyncio.sleep(SWEEP_EVERY_S)
 
 

@@ -1,5 +1,6 @@
 """Files that queued commands take along, on disk: durable, found again, and removed in time."""
 
+import json
 import os
 import time
 
@@ -60,7 +61,7 @@ def test_notes_are_found_again_and_damaged_ones_skipped(tmp_path):
     for job in (3, 3, 4, 0):
         written.end(job)
     assert written.is_over
-    assert written.over == [2, 1, 3]
+    assert json.loads(written.stored())["over"] == [1, 2, 3]
 
 
 def test_what_is_removed_and_when(tmp_path):
@@ -117,6 +118,6 @@ def test_a_starting_lbm_knows_whose_packs_are_there(tmp_path):
     store.write(note(name))
     store.write(note("f" * 32))  # its pack is gone
     found = PackStore(str(tmp_path))
-    assert found.sizes(found.notes()) == [(name, 1000, found.path(name).stat().st_size)]
+    assert found.resumed()[1] == [(name, 1000, found.path(name).stat().st_size)]
     assert found.names() == {name, "f" * 32}
     assert found.free_bytes() > 0

@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
+import itertools
+import os
 import time
 from collections import deque
 from dataclasses import replace
+from types import SimpleNamespace
 
 from lbd.config.schema import Config, HostConfig
 from lbd.errors import Unavailable
-from lbd.lbm.staging import queued_files
+from lbd.lbm.staging import pack_store, queued_files
 from lbd.lbm.staging.open_notes import OpenNotes
 from lbd.lbm.staging.pack_store import Note
 from lbd.lbm.staging.queued_files import WATCHED_MAX, QueuedFiles, mark_of
@@ -218,3 +221,52 @@ def test_the_temporary_names_beside_fetched_files_cannot_be_guessed():
     assert mark_of(notes[0], 7) in marks
     longest = Fetching([], [], int(mark_of(notes[2], 10**18)))._beside(999)
     assert len(longest) <= 255
+
+
+class Packing:
+    """Packs nothing, at once."""
+
+    async def step(self, *_):
+        return "", ""
+
+
+async def test_the_names_of_one_users_files_leave_memory_for_others(tmp_path, monkeypatch):
+    """Jobs that never begin, with thousands of empty files each, filled the LBM's memory at 20 MB a
+    second, and again when it was started anew."""
+    monkeypatch.setattr(pack_store, "NOTES_BYTES", 1 << 20)
+    config = Config(host=HostConfig(state_dir=str(tmp_path)))
+    files = QueuedFiles(config, Packing(), None)
+    long = SimpleNamespace(
+        send=["é€".encode() * 1000] * 10, fetch=[b"o"] * 10, directory=b"/", umask=0o022
+    )
+    jobs = itertools.count(1)
+
+    async def queued(request, uid):
+        name, noted = await files.gather(request, uid, None)
+        send, fetch = ([os.fsdecode(path) for path in p] for p in (request.send, request.fetch))
+        job = next(jobs)
+        await files.queued(Note(name, job, 1, uid, 0o022, "/", send, fetch, noted=noted))
+        return files._open[name], job
+
+    made, refused = [await queued(long, HOSTILE)], ""
+    while not refused:
+        try:
+            made.append(await queued(long, HOSTILE))
+        except Unavailable as problem:
+            refused = str(problem)
+    assert (refused, 3 <= len(made) < 30) == (queued_files.TOO_MANY_NAMES, True)
+    await queued(long, OTHER)
+    kept = files.store.memory._of_user
+    later = Brought(config)
+    running = asyncio.create_task(later.run())
+    try:
+        async with asyncio.timeout(20):
+            while later.store.memory._of_user != kept:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+    for one, job in made:
+        await files.done(one, job)
+    await queued(long, HOSTILE)
