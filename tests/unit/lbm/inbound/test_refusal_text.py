@@ -7,7 +7,7 @@ import pytest
 
 from lbd.config.access import AdmissionConfig
 from lbd.config.schema import Config
-from lbd.dispatch.core.retry import NO_KEEPER, phase_to_go_by
+from lbd.dispatch.core.retry import SHORT_OF, phase_to_go_by
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.inbound.performer import not_started
 from lbd.lbm.inbound.refusal_text import explain
@@ -30,13 +30,13 @@ def test_a_missing_directory_is_named():
 
 
 @pytest.mark.parametrize("number", [errno.EPIPE, errno.ECONNRESET])
-def test_a_child_killed_at_birth_is_the_hosts_trouble_and_not_for_good(number):
+def test_a_child_killed_at_birth_is_trouble_there_and_not_for_good(number):
     """It said `spawn: Broken pipe`, and a queued job ended for good."""
     killed = SpawnFailed("spawn", number)
     said = explain(lbm_pb2.RunRequest(argv=[b"cc"]), killed)
     assert said == "its processes are killed as they begin, so no command can start now"
     assert not_started(killed, "keeper") == e.NotStarted(said, "spawn", errno.EAGAIN)
-    assert phase_to_go_by("spawn", killed.number, in_gang=False) == NO_KEEPER
+    assert phase_to_go_by("spawn", killed.number, in_gang=False) == SHORT_OF
 
 
 def test_what_a_command_lacks_is_named_by_its_errno():
