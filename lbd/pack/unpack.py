@@ -283,7 +283,7 @@ class Arrival:
         try:
             if self.itself:
                 return has(self.itself, found)
-            return is_ours(self.place.directory, found)  # so nobody else can have put it there
+            return is_ours(self.place.directory, found)  # only root or the caller may write there
         finally:
             os.close(found)
 

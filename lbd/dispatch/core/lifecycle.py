@@ -615,10 +615,10 @@ class Lifecycle:
         elif gang is None and is_overdue:
             self._held_in_vain(live, lease, now_s)
             actions += self._again(live, Fate.REFUSED, None, now_s, rng)
-        elif phase in (*PASSING, NO_KEEPER, SHORT_OF):
-            actions += self._passes_by(live, name, phase, now_s, rng)
+        elif phase in PASSING or phase == NO_KEEPER:
+            actions += self._close(name, now_s, rng)
             actions += self._again(live, Fate.REFUSED, None, now_s, rng)
-        elif phase in (NOT_YET, NO_ROOM):
+        elif phase in (NOT_YET, NO_ROOM, SHORT_OF):
             actions += self._begins_later(live, name, ending.wait_s, now_s, rng, phase)
         elif phase in NOT_MOUNTED and (wait_s := self.hosts.mounting_s(name)):
             actions += self._begins_later(live, name, wait_s, now_s, rng)
@@ -903,9 +903,10 @@ class Lifecycle:
         """The job can start on that host only later; until then perhaps on another. A gang is kept
         from that host for longer each time: it draws all others of the gang to a vain start."""
         least_s = 0.0
-        if live.job.gang or phase == NO_ROOM:
+        if live.job.gang or phase in (NO_ROOM, SHORT_OF):
             pause_s = self.pauses.next_s(self._together_as(live), self.terms)
-            wait_s, least_s = max(wait_s, pause_s), pause_s if live.job.gang else 0.0
+            wait_s = max(wait_s, pause_s)
+            least_s = pause_s if live.job.gang or phase == SHORT_OF else 0.0
         self._bar_for(live, name, wait_s, now_s, least_s=least_s)
         return self._again(live, Fate.REFUSED, None, now_s, rng)
 
@@ -1048,14 +1049,8 @@ class Lifecycle:
             actions += self._begin(self.queues.all_returned(ready, now_s, rng), now_s)
         return actions
 
-    def _passes_by(
-        self, live: Live, name: HostId, phase: str, now_s: float, rng: Random
-    ) -> list[Action]:
-        """The host takes no more jobs until its next heartbeat; if only this one's user may lack
-        something there, not that one's job for a while."""
-        if phase == SHORT_OF:
-            self._keep_from(live, name, now_s)
-            return []
+    def _close(self, name: HostId, now_s: float, rng: Random) -> list[Action]:
+        """The host takes no more jobs until its next heartbeat."""
         host = self.hosts.full(name, len(self.queues.servers_by_host[name].running) - 1)
         return self._begin(self.queues.host_is(host, now_s, rng), now_s) if host else []
 

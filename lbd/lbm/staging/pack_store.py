@@ -20,7 +20,6 @@ from pathlib import Path
 NAME = re.compile(r"[0-9a-f]{32}")
 PACK, NOTE, UNFINISHED = ".pack", ".note", ".new"
 NOTES_BYTES = 256 << 20  # of memory, for the notes of all users
-NOTED_BYTES = 128  # what is noted of one name to fetch
 NOTE_BYTES, POINTER_BYTES = 1000, 8  # of a note without paths, and for each of these
 DAY_S = 86400.0
 Pack = tuple[str, int, int]  # its name, user and size
@@ -119,7 +118,8 @@ class NoteMemory(PackRoom):
         return size <= self.left(uid, NOTES_BYTES - self._of_user.total())
 
     def keep_note(self, note: Note) -> None:
-        self.take(note.name, note.uid, memory_bytes(note.send, note.fetch, note.count))
+        size = memory_bytes(note.send, note.fetch) + sys.getsizeof(note.noted) + note.count
+        self.take(note.name, note.uid, size)
 
 
 class PackStore:
@@ -216,12 +216,11 @@ class PackStore:
                         path.unlink(missing_ok=True)
 
 
-def memory_bytes(
-    send: Collection[bytes | str], fetch: Collection[bytes | str], count: int = 1
-) -> int:
-    """Returns about how much memory a note of so many jobs takes, with these paths."""
-    paths = sum(sys.getsizeof(os.fsdecode(path)) + POINTER_BYTES for path in (*send, *fetch))
-    return NOTE_BYTES + paths + NOTED_BYTES * len(fetch) + count
+def memory_bytes(send: Collection[bytes | str], fetch: Collection[bytes | str]) -> int:
+    """Returns about how much memory a note with these paths takes at first."""
+    return NOTE_BYTES + sum(
+        sys.getsizeof(os.fsdecode(path)) + POINTER_BYTES for path in (*send, *fetch)
+    )
 
 
 def sync(directory: Path) -> None:

@@ -27,7 +27,7 @@ from lbd.lbm.queue.other_spools import NotKept
 from lbd.lbm.session.request import ClientRequest
 from lbd.lbm.staging.awaited_outputs import AwaitedOutputs
 from lbd.lbm.staging.open_notes import OpenNotes
-from lbd.lbm.staging.pack_store import NOTED_BYTES, Note, PackStore, memory_bytes
+from lbd.lbm.staging.pack_store import Note, PackStore, memory_bytes
 from lbd.lbm.staging.pack_transfer import receive_pack
 from lbd.lbm.staging.step import COMPLAINT_BYTES, step_words
 from lbd.lbm.staging.workdirs import check_allowed
@@ -43,6 +43,7 @@ Result = TypeVar("Result")
 
 RETRY_S, RETRY_MAX_S, RETRY_SHARE = 10.0, 600.0, 8  # the pause grows with the time since the end
 PAUSE_S = 0.5
+NOTED_BYTES = 128  # of one name to fetch
 MARK_DIGITS = 12  # of a note's name, which is random
 WATCHED_MAX = 10_000  # jobs; the others follow
 SWEEP_EVERY_S = 3600.0
@@ -74,7 +75,8 @@ class QueuedFiles:
         """Returns the name of the pack, once on disk, and notes of where its outputs are to go.
         `stamp`: of the request's directory. Raises Unavailable; then nothing is kept."""
         check_allowed(self._config.stage)
-        name, note_bytes = "", memory_bytes(request.send, request.fetch)
+        name, said_bytes = "", COMPLAINT_BYTES + NOTED_BYTES * len(request.fetch)
+        note_bytes = memory_bytes(request.send, request.fetch) + said_bytes
         if not self.store.memory.has_room(uid, note_bytes):
             raise Unavailable(TOO_MANY_NAMES)
         try:
@@ -87,7 +89,6 @@ class QueuedFiles:
                 limits = replace(self._config.stage, max_bytes=most)
                 words = step_words(b"gather", limits, request.send, request.fetch)
                 order = Order(argv=words, directory=request.directory, stamp=stamp)
-                said_bytes = COMPLAINT_BYTES + NOTED_BYTES * len(request.fetch)
                 given = None, descriptor
                 complaint, noted = await self._as_user.step(uid, order, given, said_bytes)
                 if complaint:
