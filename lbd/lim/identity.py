@@ -75,7 +75,6 @@ def own_member(config: Config, incarnation: int) -> m.Member:
         rank=ranks.get(host.name, UNLISTED_RANK),
         incarnation=incarnation,
         version=__version__,
-        vector_format=m.VECTOR_FORMAT,
     )
 
 

@@ -38,7 +38,7 @@ MORE_BYTES_MAX = 1 << 10  # of unknown fields
 SCOPE = re.compile(r"[A-Za-z0-9_.-]{1,15}")  # scope of an IPv6 address: the name of an interface
 
 Relayed = pb.Member | pb.Sample | pb.Settings  # messages passed on to third hosts
-Versioned = pb.Vector | pb.Delta | pb.Ack
+Versioned = pb.Delta | pb.Ack
 VERDICTS = {
     Verdict.HERE: pb.CentreReply.HERE,
     Verdict.THERE: pb.CentreReply.THERE,
@@ -105,8 +105,6 @@ def hosts_in(envelope: pb.LimMessage, kind: str) -> int:
             found = envelope.delta
             columns = found.whole, found.loads.slots, found.silent, found.gone
             return max(map(len, columns))
-        case "vector":
-            return len(envelope.vector.samples)
         case "members":
             return len(envelope.members.members)
         case "ask_centre":
@@ -125,12 +123,6 @@ def fill(envelope: pb.LimMessage, body: m.Body) -> None:
         case m.Report():
             envelope.report.sample.CopyFrom(sample_out(body.sample))
             envelope.report.ended.extend(body.ended)
-        case m.Vector():
-            envelope.vector.samples.extend(map(sample_out, body.samples))
-            vector = envelope.vector
-            vector.settings_counter, vector.settings_author = body.settings_version
-            vector.policy_counter, vector.policy_author = body.policy_version
-            envelope.vector.SetInParent()
         case m.Delta():
             envelope.delta.CopyFrom(delta_out(body))
         case m.Probe():
@@ -174,7 +166,6 @@ def member_out(member: m.Member) -> pb.Member:
         rank=member.rank,
         incarnation=member.incarnation,
         version=member.version,
-        vector_format=member.vector_format or 0,
     )
     wire.MergeFromString(member.more)
     return wire
@@ -390,7 +381,6 @@ def member(wire: pb.Member) -> m.Member:
         incarnation=count(wire.incarnation, "incarnation"),
         version=text(wire.version, "version"),
         more=later_fields(wire),
-        vector_format=wire.vector_format,
     )
 
 
@@ -641,11 +631,6 @@ READERS: dict[str, Callable[[pb.LimMessage], m.Body]] = {
         tuple(map(member, e.members.members)), settings(e.members.settings)
     ),
     "report": lambda e: m.Report(sample(e.report.sample), jobs(e.report.ended)),
-    "vector": lambda e: m.Vector(
-        tuple(map(sample, e.vector.samples)),
-        settings_version(e.vector),
-        policy_version(e.vector),
-    ),
     "delta": lambda e: delta(e.delta),
     "probe": lambda _: m.Probe(),
     "probe_reply": lambda e: m.ProbeReply(sample(e.probe_reply.sample)),

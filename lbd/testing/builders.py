@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from lbd.config.schema import LimConfig
-from lbd.lim.core.messages import Sample
+from lbd.lim.core.digest import mark_of
+from lbd.lim.core.messages import Delta, Sample
 from lbd.model import HostId, JobId, LoadVector, PlacementRequest, Queues
 from lbd.policy.view import HostView, View
 from lbd.sim.faults.lim_hosts import host, lim_state, member
@@ -43,6 +44,14 @@ def sample(
     drained: bool = False,
 ) -> Sample:
     return Sample(HostId(name), incarnation, number, age_s, load or vector(), drained)
+
+
+def published(*samples: Sample, settings: tuple[int, str] = (0, "")) -> Delta:
+    """Returns what a centre says that has published exactly these samples, once."""
+    digest = 0
+    for slot, one in enumerate(samples):
+        digest ^= mark_of(slot, one, silent=False)
+    return Delta(0, 1, digest, settings, tuple(enumerate(samples)))
 
 
 def request(

@@ -16,6 +16,7 @@ from lbd.lim.core import messages as m
 from lbd.model import HostId, LoadVector, Queues
 from lbd.net import transport
 from lbd.net.lim_network import LimNetwork
+from lbd.testing.builders import published
 
 COUNT = 99
 ADDRESS = "127.0.0.1"
@@ -57,8 +58,8 @@ async def play(port: int, key_file: str, target: str) -> None:
     while True:
         number += 1
         samples = tuple(sample(name, number, rng) for name in names())
-        vector = m.Message(CLUSTER, centre, 1, m.Vector(samples, (0, "")))
-        await network.ask("lim", target, vector, TIMEOUT_S)
+        loads = m.Message(CLUSTER, centre, 1, published(*samples))
+        await network.ask("lim", target, loads, TIMEOUT_S)
         if number == 1:
             print("ready", flush=True)
         await asyncio.sleep(PERIOD_S)

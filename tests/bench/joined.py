@@ -18,6 +18,7 @@ from lbd.net.call_watch import CallWatch
 from lbd.net.lim_network import LimNetwork
 from lbd.net.tls import Tls
 from lbd.net.trust_service import TrustService
+from lbd.testing.builders import published
 from lbd.trust.authority import Authority
 from lbd.trust.enrol import enrol
 from lbd.trust.files import HostFiles
@@ -90,9 +91,9 @@ class Cluster:
             if self._newcomer is not None:
                 number += 1
                 samples = tuple(sample(one.name, number, self._rng) for one in self.members)
-                vector = m.Message(CLUSTER, self.members[0].name, 1, m.Vector(samples, (0, "")))
+                loads = m.Message(CLUSTER, self.members[0].name, 1, published(*samples))
                 to = self._newcomer
-                await self._hosts[0].network.ask(to.name, to.lim_target, vector, TIMEOUT_S)
+                await self._hosts[0].network.ask(to.name, to.lim_target, loads, TIMEOUT_S)
             await asyncio.sleep(PERIOD_S if number else 0.05)
 
 

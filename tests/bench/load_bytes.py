@@ -23,7 +23,7 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the repository, not this directory
 
 from lbd.config.schema import ALGORITHMS, LimConfig
-from lbd.lim.core.exchange import HEARTBEATS_PER_SILENCE
+from lbd.lim.core.publication import HEARTBEATS_PER_SILENCE
 from lbd.model import HostId
 from lbd.policy.registry import POLICIES
 from lbd.policy.view import Reporting

@@ -51,7 +51,6 @@ BODIES = (
     m.Hello(member("h2", 1, 3), wants_members=True),
     m.Members((member("h3", 2, 4),), m.Settings(3, "h2", "LOWEST", {"lim.min_gain": 0.5})),
     m.Report(sample("h2", 5, vector(0.5)), (JobId("h1-1"),)),
-    m.Vector((sample("h2", 6), sample("h3", 1)), (4, "h2")),
     m.Delta(0, 2, 7, (4, "h2"), ((3, sample("h2", 6)),), gone=(1,)),
     m.Delta(2, 3, 7, (4, "h2"), (), (LOAD,), silent=(3,), fresh_age_s=1.0),
     m.Probe(), m.Leave(), m.Forget(HostId("h2")), m.Ping(), m.Drain(True), m.Unreserve(),

@@ -12,6 +12,7 @@ from lbd.lim.core import messages as m
 from lbd.model import LoadVector, Queues
 from lbd.net.gen import lbm_pb2
 from lbd.process.self_start import command
+from lbd.testing.builders import published
 from lbd.trust import certificates
 from lbd.trust.files import write_private
 from tests.live import trust
@@ -104,7 +105,7 @@ def test_nobody_reports_the_load_of_another_host(tls_lab, h2):
     data = trust.message(tls_lab, "h2", m.Report(sample))
     code, details = h2.call(tls_lab, "h1", 7901, trust.DELIVER, data)
     assert (code, details) == (grpc.StatusCode.INVALID_ARGUMENT, "h2 reports the load of h3")
-    relayed = trust.message(tls_lab, "h2", m.Vector((sample,), (0, "")))  # as only a centre may do
+    relayed = trust.message(tls_lab, "h2", published(sample))  # as only a centre may do
     assert h2.call(tls_lab, "h1", 7901, trust.DELIVER, relayed)[0] is grpc.StatusCode.OK
     rows = {row["name"]: row for row in tls_lab.lbctl_json("h1", "status")["hosts"]}
     assert rows["h3"]["cores"] < 64

@@ -25,7 +25,7 @@ PARAMS = LimConfig()
 def test_an_idle_cluster_sends_only_its_keep_alives(algorithm, hosts, seconds):
     cluster = VirtualCluster(hosts, 1, LimConfig(algorithm=algorithm))
     cluster.check_each_event = hosts < 10
-    cluster.run(40)
+    cluster.run(60)  # everybody has greeted everybody
     for host in cluster.hosts.values():
         host.sent.clear()
     cluster.run(seconds)

@@ -10,10 +10,9 @@ from collections.abc import Iterable
 from lbd.lim.core import messages as m
 from lbd.lim.core.election import Election
 from lbd.lim.core.events import Action, Broadcast, Send
-from lbd.lim.core.exchange import Broadcaster, Reporter
+from lbd.lim.core.exchange import Reporter
 from lbd.lim.core.publication import Publication
 from lbd.lim.core.reservations import Reservations
-from lbd.lim.core.signed import policy_version
 from lbd.lim.core.silence import Silence
 from lbd.lim.core.table import Table
 from lbd.model import HostId, JobId
@@ -44,14 +43,9 @@ def sends(table: Table, said: Broadcast) -> list[Send]:
     ]
 
 
-def vector_of(samples: list[m.Sample], settings: m.Settings) -> m.Vector:
-    return m.Vector(tuple(samples), settings.version, policy_version(settings))
-
-
 class LoadSender:
     def __init__(self, table: Table, election: Election, reservations: Reservations) -> None:
         self.reporter = Reporter()
-        self.broadcaster = Broadcaster()  # to releases that read only whole vectors
         self.publication = Publication()
         self._table = table
         self.election = election
@@ -60,12 +54,10 @@ class LoadSender:
 
     def restart(self) -> None:
         """We have just become the centre."""
-        self.broadcaster.restart()
         self.publication.restart()
 
     def forget(self, name: HostId) -> None:
         self.election.forget(name)
-        self.broadcaster.forget(name)
         self.publication.forget(name)
 
     def exchange(
@@ -89,7 +81,7 @@ class LoadSender:
                 self.reporter.has_reported(own, now_s)
             actions += broadcast(table, to, m.Report(own, ended))
         if centre == table.me:
-            actions += self._broadcast(settings, reporting is Reporting.VECTOR, now_s)
+            actions += self._publish(settings, reporting is Reporting.VECTOR, now_s)
         if reporting is Reporting.RESERVATIONS:
             said = self._reservations.exchange(table.own_sample(now_s), now_s)
             actions += [send(table, name, body) for name, body in said]
@@ -106,30 +98,12 @@ class LoadSender:
         centres.discard(table.me)
         return sorted([name for name in centres if name in table.entries])
 
-    def _broadcast(self, settings: m.Settings, changes: bool, now_s: float) -> list[Action]:
-        me = self._table.me
-        known = [e.member for n, e in self._table.entries.items() if not e.left and n != me]
-        peers = [member for member in known if member.vector_format]
-        actions = self._deltas(peers, settings, changes, now_s) if peers else []
-        if len(peers) == len(known):
-            return actions
-        due = self.broadcaster.due(self._alive(now_s), now_s, self._table.params, changes)
-        if due is None:
-            return actions
-        news, full = due
-        vector = vector_of(self._of_now(news, now_s), settings)
-        # Hosts that are down get only the full vectors, in case they are back.
-        entries, others = self._table.entries, self.others(now_s, alive=not full)
-        to = [name for name in others if not entries[name].member.vector_format]
-        return actions + broadcast(self._table, to, vector)
-
-    def _deltas(
-        self, peers: list[m.Member], settings: m.Settings, changes: bool, now_s: float
-    ) -> list[Action]:
+    def _publish(self, settings: m.Settings, changes: bool, now_s: float) -> list[Action]:
         table, publication = self._table, self.publication
         refreshes = publication.is_due(now_s, table.params)
         publication.observe(table.entries, now_s, table.params, changes, refreshes)
         alive = set(self.others(now_s, alive=True))
+        peers = [table.entries[name].member for name in self.others(now_s, alive=False)]
         groups = publication.deltas(
             [member for member in peers if member.name in alive],
             [member for member in peers if member.name not in alive],
@@ -139,21 +113,15 @@ class LoadSender:
 
     def welcome(self, name: HostId, settings: m.Settings, now_s: float) -> Send:
         """As the centre, sends the loads to a host that has just said Hello, so that it need not
-        wait for the next vector."""
+        wait for the next period."""
         table, member = self._table, self._table.entries[name].member
-        if not member.vector_format:
-            return send(table, name, vector_of(self.samples_alive(now_s), settings))
         changes = POLICIES[table.params.algorithm].reporting is Reporting.VECTOR
         self.publication.observe(table.entries, now_s, table.params, changes, refreshes=False)
         self.publication.welcome(member, now_s)
         return send(table, name, self.publication.delta(0, settings, now_s))
 
     def samples_alive(self, now_s: float) -> list[m.Sample]:
-        """Returns the newest sample of each host that is not down."""
-        return self._of_now(self._alive(now_s), now_s)
-
-    def _alive(self, now_s: float) -> list[m.Sample]:
-        """Returns the same samples with their ages as of arrival."""
+        """Returns the newest sample of each host that is not down, with its age as of arrival."""
         down_after_s = self._table.params.down_after_s
         return [
             entry.sample
@@ -162,10 +130,6 @@ class LoadSender:
             and not entry.left
             and now_s < entry.sampled_at_s + down_after_s
         ]
-
-    def _of_now(self, samples: Iterable[m.Sample], now_s: float) -> list[m.Sample]:
-        aged = (self._table.sample_of(sample.host, now_s) for sample in samples)
-        return [sample for sample in aged if sample is not None]
 
     def others(self, now_s: float, alive: bool) -> list[HostId]:
         table = self._table

@@ -2,20 +2,16 @@
 
 A host reports to the centre when its load has changed by more than a threshold since its last
 report, not while it stays above the ceiling T_u, and always once in a while so that silence means
-trouble. The centre sends every host the changes each period P; to a host of a release without
-deltas it also sends everything, as a keep-alive. Under CENTRAL the centre keeps the changes to
-itself; under DISTED each host sends its own changes to every other host. A change in whether a host
-may be picked at all (drained, no LBM, no free slot) is sent in the next period under every
-algorithm. Under the remaining algorithms only that and the keep-alive are sent.
+trouble. The centre sends every host the changes each period P (`publication`). Under CENTRAL the
+centre keeps the changes to itself; under DISTED each host sends its own changes to every other
+host. A change in whether a host may be picked at all (drained, no LBM, no free slot) is sent in the
+next period under every algorithm. Under the remaining algorithms only that and the keep-alive are
+sent.
 """
-
-from collections.abc import Iterable
 
 from lbd.config.schema import LimConfig
 from lbd.lim.core.messages import Sample
-from lbd.model import HostId, LoadVector
-
-HEARTBEATS_PER_SILENCE = 3  # an idle centre is heard this often within `centre_silence_s`
+from lbd.model import LoadVector
 
 
 def is_as_eligible(new: LoadVector, old: LoadVector) -> bool:
@@ -71,42 +67,3 @@ class Reporter:
 
     def has_reported(self, sample: Sample, now_s: float) -> None:
         self._reported, self._reported_at_s = sample, now_s
-
-
-class Broadcaster:
-    """What the centre sends each period."""
-
-    def __init__(self) -> None:
-        self._reported: dict[HostId, Sample] = {}
-        self._full_at_s: float | None = None
-        self._sent_at_s = 0.0
-
-    def restart(self) -> None:
-        """We have just become the centre: start with everything, at once."""
-        self._reported.clear()
-        self._full_at_s = None
-
-    def forget(self, name: HostId) -> None:
-        self._reported.pop(name, None)
-
-    def due(
-        self, samples: Iterable[Sample], now_s: float, params: LimConfig, exchanges_load: bool
-    ) -> tuple[list[Sample], bool] | None:
-        """Returns the samples to send and whether they are all of them; None: nothing now.
-
-        An empty list is a sign of life.
-        """
-        heartbeat_s = min(params.keepalive_s, params.centre_silence_s / HEARTBEATS_PER_SILENCE)
-        full = self._full_at_s is None or now_s - self._full_at_s >= params.keepalive_s
-        news = list(samples)
-        if not full:
-            told = self._reported.get
-            newer = [sample for sample in news if sample is not told(sample.host)]
-            news = [s for s in newer if worth_reporting(s, told(s.host), params, exchanges_load)]
-        if not (full or news or now_s - self._sent_at_s >= heartbeat_s):
-            return None
-        self._reported.update((sample.host, sample) for sample in news)
-        self._sent_at_s = now_s
-        if full:
-            self._full_at_s = now_s
-        return news, full

@@ -154,10 +154,9 @@ class Membership:
         if message.sender == self.me.name:  # another host that uses our name
             return False
         if message.incarnation > entry.member.incarnation:
-            # It may run another release now; its Hello will say.
             entry.before_s = max(entry.before_s, entry.heard_at_s)
-            renewed = replace(entry.member, incarnation=message.incarnation, vector_format=None)
-            self._table.update(renewed)
+            entry.has_said_hello = False
+            self._table.update(replace(entry.member, incarnation=message.incarnation))
         if entry.left:
             return False
         entry.heard_at_s = now_s
@@ -203,7 +202,8 @@ class Membership:
         else:
             self._table.update(replace(member, rank=entry.member.rank))
             self._table.rank(member.name, member.rank)
-        self._table.entries[member.name].heard_at_s = now_s
+        entry = self._table.entries[member.name]
+        entry.heard_at_s, entry.has_said_hello = now_s, True
         self._table.skewed(member.name, "")
         text = f"host {member.name} is here address={member.lim_target}"
         return [Log(text, peer=member.name)] if news else []
@@ -225,7 +225,7 @@ class Membership:
             if member.incarnation > self.tombstones.get(member.name, -1):
                 # Incarnation unknown until the host speaks itself, so that its Hello or sample
                 # counts as new.
-                heard_of = replace(member, incarnation=0, vector_format=None)
+                heard_of = replace(member, incarnation=0)
                 self._table.add(heard_of, listed=False, now_s=now_s)
                 if len(actions) < GREETED_FIRST:
                     actions.append(self.hello(member, wants_members=False))

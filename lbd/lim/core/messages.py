@@ -25,7 +25,6 @@ COUNTER_MAX = (1 << 62) - 1  # of incarnations, samples and settings, on the wir
 CLOCK_WRONG_MS = 100 * 365 * 86_400 * 1000  # how far a clock may be behind
 DRAINS_MAX = 1 << 10  # hosts that are away, to be drained when they are back
 DRAIN_NOTES_MAX = 128  # beyond that the oldest note is dropped; its host stays drained
-VECTOR_FORMAT = 1  # of the centre's vectors that this release reads: 1 has deltas
 SLOTS_MAX = 1 << 16  # hosts in a delta
 HOSTS_MAX = 8192  # in one message; for one centre it may be twice lim.max_hosts
 PAST_DRAINS_MAX = 64  # ended drains; beyond that the oldest is dropped
@@ -64,8 +63,6 @@ class Member:
     incarnation: int
     version: str = ""
     more: bytes = b""  # fields of a later release, as received: passed on with the rest
-    # The highest format that it reads, 0: whole vectors; None: it has not said Hello.
-    vector_format: int | None = None
 
     @property
     def lim_target(self) -> str:
@@ -181,13 +178,6 @@ class Report:
 
     sample: Sample
     ended: tuple[JobId, ...] = ()
-
-
-@quick_value
-class Vector:
-    samples: tuple[Sample, ...]
-    settings_version: tuple[int, str]
-    policy_version: tuple[int, str] = (0, "")  # `signed.policy_version`
 
 
 @quick_value
@@ -309,7 +299,7 @@ class Ack:
 
 
 Body = (
-    Hello | Members | Report | Vector | Delta | Probe | ProbeReply | AskCentre | CentreReply
+    Hello | Members | Report | Delta | Probe | ProbeReply | AskCentre | CentreReply
     | Settings | Drain | Leave | Forget | Ping | Ack | Reserve | ReserveReply | Unreserve
 )  # fmt: skip
 

@@ -27,11 +27,12 @@ from dataclasses import dataclass
 from lbd.config.schema import LimConfig
 from lbd.lim.core import messages as m
 from lbd.lim.core.digest import mark_of
-from lbd.lim.core.exchange import HEARTBEATS_PER_SILENCE, worth_reporting
+from lbd.lim.core.exchange import worth_reporting
 from lbd.lim.core.signed import policy_version
 from lbd.lim.core.table import NEVER, Entry, aged
 from lbd.model import HostId
 
+HEARTBEATS_PER_SILENCE = 3  # an idle centre is heard this often within `centre_silence_s`
 UTILISATION_STEP = 0.1  # a change of the displayed utilisation that is published again
 SAMPLED_S = 1.0  # between two samples
 LATE_SHARE = 0.75

@@ -47,37 +47,13 @@ class Replica:
     def __init__(self, table: Table) -> None:
         self._table = table
         self._copies: dict[HostId, Copy] = {}  # the last one is the one heard last
-        self.has_strangers = False  # the last vector named hosts that are unknown here
+        self.has_strangers = False  # the last delta named hosts that are unknown here
 
-    def take(
-        self, message: m.Message, vector: m.Vector | m.Delta, believed: bool, now_s: float
-    ) -> int:
+    def take(self, message: m.Message, delta: m.Delta, believed: bool, now_s: float) -> int:
         """Records the loads of all hosts if they are `believed`, else only the sender's own.
         Returns the version that we have now; 0 if we have none and need everything."""
         self.has_strangers = False
-        if isinstance(vector, m.Vector):
-            self._take_whole(message.sender, vector, believed, now_s)
-            return 0
-        return self._take_delta(message.sender, message.incarnation, vector, believed, now_s)
-
-    def _take_whole(self, sender: HostId, vector: m.Vector, believed: bool, now_s: float) -> None:
-        """Takes a vector of a release without deltas."""
-        for sample in vector.samples:
-            if believed or sample.host == sender:
-                self._record(sample, now_s)
-
-    def _record(self, sample: m.Sample, now_s: float) -> bool:
-        """Returns False for a host that is unknown here."""
-        if sample.host not in self._table.entries:
-            self.has_strangers = True
-            return False
-        if sample.host != self._table.me:
-            self._table.record(sample, now_s)
-        return True
-
-    def _take_delta(
-        self, sender: HostId, incarnation: int, delta: m.Delta, believed: bool, now_s: float
-    ) -> int:
+        sender, incarnation = message.sender, message.incarnation
         copy = self._copies.pop(sender, None)
         if copy is None or copy.incarnation != incarnation:
             copy = Copy(incarnation)
@@ -116,10 +92,14 @@ class Replica:
         """Records what was not recorded yet, of all hosts or of one."""
         for slot in sorted(copy.unrecorded):
             sample, sampled_at_s = copy.samples[slot]
-            if only in (None, sample.host):
-                sample = aged(sample, max(0.0, now_s - sampled_at_s))
-                if self._record(sample, now_s):
-                    copy.unrecorded.discard(slot)
+            if only not in (None, sample.host):
+                continue
+            if sample.host not in self._table.entries:
+                self.has_strangers = True
+                continue
+            if sample.host != self._table.me:
+                self._table.record(aged(sample, max(0.0, now_s - sampled_at_s)), now_s)
+            copy.unrecorded.discard(slot)
 
     def _confirm(
         self, copy: Copy, only: HostId | None, fresh_age_s: float | None, now_s: float

@@ -272,9 +272,7 @@ class LimState:
     def _send_to_all(self, body: m.Body, now_s: float, alive: bool = False) -> list[Action]:
         return broadcast(self.table, self._load_sender.others(now_s, alive), body)
 
-    def _compare_settings(
-        self, sender: HostId, said: m.Vector | m.Delta, now_s: float
-    ) -> list[Action]:
+    def _compare_settings(self, sender: HostId, said: m.Delta, now_s: float) -> list[Action]:
         they_lack, we_lack = lacking(self.settings, said.settings_version, said.policy_version)
         told = [send(self.table, sender, self.settings)] if they_lack else []
         return [*told, *(self.membership.ask_members(sender, now_s) if we_lack else ())]
@@ -302,7 +300,7 @@ class LimState:
             case m.Report() if body.sample.host == sender:
                 self.table.record(body.sample, now_s)
                 self.placer.centre_learnt(sender, body.ended)
-                if self.placer.is_centre and not self.table.has_said_hello(sender):
+                if self.placer.is_centre and not self.table.entries[sender].has_said_hello:
                     return [e.Reply(self.membership.unknown(sender))]
             case m.Reserve() if body.sample.host == sender:
                 self.table.record(body.sample, now_s)
@@ -310,8 +308,8 @@ class LimState:
                 return [e.Reply(m.ReserveReply(taken, self.own_sample(now_s)))]
             case m.Unreserve():
                 self.reservations.cancelled(sender)
-            case m.Vector() | m.Delta():
-                return self._receive_vector(message, body, now_s)
+            case m.Delta():
+                return self._receive_delta(message, body, now_s)
             case m.Settings():
                 actions = self._trying(lambda: self._adopt(body, now_s))
             case m.Drain():
@@ -349,15 +347,13 @@ class LimState:
         members = m.Members(told_of(self.table), self.settings) if hello.wants_members else m.Ack()
         return [e.Reply(members), *actions]
 
-    def _receive_vector(
-        self, message: m.Message, vector: m.Vector | m.Delta, now_s: float
-    ) -> list[Action]:
+    def _receive_delta(self, message: m.Message, delta: m.Delta, now_s: float) -> list[Action]:
         sender = message.sender
         self._load_sender.election.heard(sender, now_s)
-        actions = self._compare_settings(sender, vector, now_s)
+        actions = self._compare_settings(sender, delta, now_s)
         elected = self._elect_again(now_s)
         # Only the centre is trusted about other hosts' loads.
-        known = self._replica.take(message, vector, sender == self.centre, now_s)
+        known = self._replica.take(message, delta, sender == self.centre, now_s)
         if self._replica.has_strangers and not actions:
             actions = self.membership.ask_members(sender, now_s)
         return [e.Reply(m.Ack(known_version=known)), *actions, *elected]

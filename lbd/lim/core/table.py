@@ -63,6 +63,7 @@ class Entry:
     heard_at_s: float = NEVER  # any message from the host itself
     before_s: float = NEVER  # when an earlier start of the host, or its load, was last heard
     left: bool = False
+    has_said_hello: bool = False  # since our start and its own: only that says where it is
     free_at_s: float = NEVER  # time of the newest sample that showed a free core, or of the first
     avoid_until_s: float = NEVER
     avoid_reason: str = ""
@@ -115,11 +116,6 @@ class Table:
         self.entries[member.name] = Entry(member, listed, now_s)
         self._ranking.clear()
         self._changed[member.name] = None
-
-    def has_said_hello(self, name: HostId) -> bool:
-        """Whether the host has said Hello since our start. If it said so only before, it believes
-        that it has, but its vector format is unknown here: a centre asks for it."""
-        return self.entries[name].member.vector_format is not None
 
     def update(self, member: Member) -> None:
         """A known host has another address or a new incarnation, so it has not left."""

@@ -8,14 +8,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class LimMessage(_message.Message):
-    __slots__ = ("cluster", "sender", "incarnation", "hello", "members", "report", "vector", "probe", "probe_reply", "ask_centre", "centre_reply", "settings", "drain", "leave", "ping", "ack", "reserve", "reserve_reply", "unreserve", "forget", "delta")
+    __slots__ = ("cluster", "sender", "incarnation", "hello", "members", "report", "probe", "probe_reply", "ask_centre", "centre_reply", "settings", "drain", "leave", "ping", "ack", "reserve", "reserve_reply", "unreserve", "forget", "delta")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
-    VECTOR_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
     PROBE_REPLY_FIELD_NUMBER: _ClassVar[int]
     ASK_CENTRE_FIELD_NUMBER: _ClassVar[int]
@@ -36,7 +35,6 @@ class LimMessage(_message.Message):
     hello: Hello
     members: Members
     report: Report
-    vector: Vector
     probe: Probe
     probe_reply: ProbeReply
     ask_centre: AskCentre
@@ -51,10 +49,10 @@ class LimMessage(_message.Message):
     unreserve: Unreserve
     forget: Forget
     delta: Delta
-    def __init__(self, cluster: _Optional[str] = ..., sender: _Optional[str] = ..., incarnation: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., vector: _Optional[_Union[Vector, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., probe_reply: _Optional[_Union[ProbeReply, _Mapping]] = ..., ask_centre: _Optional[_Union[AskCentre, _Mapping]] = ..., centre_reply: _Optional[_Union[CentreReply, _Mapping]] = ..., settings: _Optional[_Union[Settings, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., reserve: _Optional[_Union[Reserve, _Mapping]] = ..., reserve_reply: _Optional[_Union[ReserveReply, _Mapping]] = ..., unreserve: _Optional[_Union[Unreserve, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., delta: _Optional[_Union[Delta, _Mapping]] = ...) -> None: ...
+    def __init__(self, cluster: _Optional[str] = ..., sender: _Optional[str] = ..., incarnation: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., probe_reply: _Optional[_Union[ProbeReply, _Mapping]] = ..., ask_centre: _Optional[_Union[AskCentre, _Mapping]] = ..., centre_reply: _Optional[_Union[CentreReply, _Mapping]] = ..., settings: _Optional[_Union[Settings, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., reserve: _Optional[_Union[Reserve, _Mapping]] = ..., reserve_reply: _Optional[_Union[ReserveReply, _Mapping]] = ..., unreserve: _Optional[_Union[Unreserve, _Mapping]] = ..., forget: _Optional[_Union[Forget, _Mapping]] = ..., delta: _Optional[_Union[Delta, _Mapping]] = ...) -> None: ...
 
 class Member(_message.Message):
-    __slots__ = ("name", "address", "lim_port", "lbm_port", "rank", "incarnation", "version", "vector_format")
+    __slots__ = ("name", "address", "lim_port", "lbm_port", "rank", "incarnation", "version")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     LIM_PORT_FIELD_NUMBER: _ClassVar[int]
@@ -62,7 +60,6 @@ class Member(_message.Message):
     RANK_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
-    VECTOR_FORMAT_FIELD_NUMBER: _ClassVar[int]
     name: str
     address: str
     lim_port: int
@@ -70,8 +67,7 @@ class Member(_message.Message):
     rank: int
     incarnation: int
     version: str
-    vector_format: int
-    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., lim_port: _Optional[int] = ..., lbm_port: _Optional[int] = ..., rank: _Optional[int] = ..., incarnation: _Optional[int] = ..., version: _Optional[str] = ..., vector_format: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., lim_port: _Optional[int] = ..., lbm_port: _Optional[int] = ..., rank: _Optional[int] = ..., incarnation: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("self", "wants_members")
@@ -163,20 +159,6 @@ class Report(_message.Message):
     sample: Sample
     ended: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, sample: _Optional[_Union[Sample, _Mapping]] = ..., ended: _Optional[_Iterable[str]] = ...) -> None: ...
-
-class Vector(_message.Message):
-    __slots__ = ("samples", "settings_counter", "settings_author", "policy_counter", "policy_author")
-    SAMPLES_FIELD_NUMBER: _ClassVar[int]
-    SETTINGS_COUNTER_FIELD_NUMBER: _ClassVar[int]
-    SETTINGS_AUTHOR_FIELD_NUMBER: _ClassVar[int]
-    POLICY_COUNTER_FIELD_NUMBER: _ClassVar[int]
-    POLICY_AUTHOR_FIELD_NUMBER: _ClassVar[int]
-    samples: _containers.RepeatedCompositeFieldContainer[Sample]
-    settings_counter: int
-    settings_author: str
-    policy_counter: int
-    policy_author: str
-    def __init__(self, samples: _Optional[_Iterable[_Union[Sample, _Mapping]]] = ..., settings_counter: _Optional[int] = ..., settings_author: _Optional[str] = ..., policy_counter: _Optional[int] = ..., policy_author: _Optional[str] = ...) -> None: ...
 
 class Delta(_message.Message):
     __slots__ = ("since", "version", "digest", "whole", "loads", "silent", "gone", "fresh_age_ds", "settings_counter", "settings_author", "policy_counter", "policy_author")

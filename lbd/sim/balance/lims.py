@@ -28,7 +28,7 @@ from lbd.model import HostId, JobId, Placement, PlacementRequest, Queues, Verdic
 from lbd.policy.registry import POLICIES, WEIGH_AGE
 from lbd.policy.view import Ask, Probe, Reply, Reporting
 from lbd.sim.balance.engine import Cpu, Engine, Process
-from lbd.sim.balance.shared_table import Board, SharedTable, board_of
+from lbd.sim.balance.shared_table import Board, SharedTable
 from lbd.sim.balance.workload import Job
 
 CLUSTER = "sim"
@@ -291,17 +291,19 @@ class Lims:
 
     def _deliver(self, what: tuple[Node, tuple[HostId, ...], m.Body], now_s: float) -> None:
         sender, to, body = what
-        hosts = self._by_name
-        receive_s = self._costs.receive_s
+        hosts, receive_s = self._by_name, self._costs.receive_s
         taken_s = max([hosts[name].cpu.overhead(receive_s, now_s) for name in to])
         sender.unsent -= 1
         sender.taken_at_s.append(taken_s)
         if self._reserving and not isinstance(body, m.Unreserve):  # they know other loads now
             for name in to:
                 hosts[name].restless = True
-        if isinstance(body, m.Vector):
-            for sample in body.samples:
-                self._board.record(sample, now_s)
+        if isinstance(body, m.Delta):
+            known = self._board.take(m.Message(CLUSTER, sender.name, 1, body), body, now_s)
+            for name in to:  # free, as the thesis's broadcasts are not acknowledged
+                sender.state.handle(
+                    e.Replied(name, body, m.Message(CLUSTER, name, 1, known)), now_s
+                )
         elif self._to_everybody and isinstance(body, m.Report):
             self._board.record(body.sample, now_s)
         else:
@@ -359,11 +361,18 @@ def make_hosts(
     """
     names = [HostId(f"h{number + 1}") for number in range(engine.setup.hosts)]
     members = [
-        m.Member(name, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}", 7901, 7902, n, 1, vector_format=0)
+        m.Member(
+            name,
+            f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}",
+            7901,
+            7902,
+            n,
+            1,
+        )
         for n, name in enumerate(names)
     ]
     base = InForce(lim, LoadConfig())
-    board = board_of(members, lim, fade_s)
+    board = Board(members, lim, fade_s)
     reports = POLICIES[lim.algorithm].reporting in (Reporting.VECTOR, Reporting.CENTRE)
     hosts = []
     for number, member in enumerate(members):

@@ -9,21 +9,38 @@ As in the daemons, a host processes broadcasts when they arrive, here before its
 """
 
 from collections import ChainMap
-from collections.abc import ItemsView, MutableMapping, ValuesView
+from collections.abc import ItemsView, Iterable, MutableMapping, ValuesView
 
 from lbd.config.schema import LimConfig
-from lbd.lim.core.messages import Member, Sample
-from lbd.lim.core.table import NEVER, Entry, Table
+from lbd.lim.core.messages import Ack, Delta, Member, Message, Sample
+from lbd.lim.core.replica import Replica
+from lbd.lim.core.table import NEVER, Entry, Table, aged
 from lbd.model import NO_NEEDS, HostId, Needs
 from lbd.policy.view import View
 
+NOBODY = HostId("")
 TOLD_MAX = 64  # hosts whose answers are kept
 
 
 class Board(Table):
     """What all hosts know. It is not the table of any host."""
 
-    newest_s = NEVER  # when something was last recorded
+    newest_s = NEVER  # when something was last recorded or confirmed
+
+    def __init__(self, members: list[Member], params: LimConfig, smoothing_s: float) -> None:
+        super().__init__(members[0], params, smoothing_s, now_s=0.0)
+        self.me = NOBODY
+        self._replica = Replica(self)
+        for member in members[1:]:
+            self.add(member, listed=True, now_s=0.0)
+
+    def take(self, message: Message, delta: Delta, now_s: float) -> Ack:
+        """Takes what the centre has published, for all hosts alike. Returns their answer."""
+        return Ack(known_version=self._replica.take(message, delta, believed=True, now_s=now_s))
+
+    def confirm(self, samples: Iterable[Sample], age_s: float, now_s: float) -> None:
+        self.newest_s = now_s
+        super().confirm(samples, age_s, now_s)
 
     def record(self, sample: Sample, now_s: float) -> bool:
         self.newest_s = now_s
@@ -88,16 +105,15 @@ class SharedTable(Table):
             return
         board, me = self._board.entries, self.me
         for name in self._own.keys() | self._charges.by_host.keys():
-            entry = board[name]
-            if entry.recorded_at_s <= since_s or entry.sample is None or name == me:
-                continue
-            own = self._own.get(name)
-            if own is not None and own.sample and own.sample.number >= entry.sample.number:
+            entry, own = board[name], self._own.get(name)
+            if entry.sample is None or name == me:
                 continue
             if own is None:
                 self._charges.sampled(name, entry.sampled_at_s, self.smoothing_s)
+            elif is_newer(entry, own):
+                self._put(own, aged(entry.sample, now_s - entry.sampled_at_s), now_s)
             else:
-                super().record(entry.sample, entry.recorded_at_s)
+                continue
             if own is None or own.free_at_s <= entry.free_at_s:  # otherwise we know more
                 self._forget(name)
 
@@ -124,9 +140,11 @@ class SharedTable(Table):
             self._views.pop(name, None)  # only the board knows it
 
 
-def board_of(members: list[Member], params: LimConfig, smoothing_s: float) -> Board:
-    """Returns a board that knows every host, but no loads."""
-    board = Board(members[0], params, smoothing_s, now_s=0.0)
-    for member in members[1:]:
-        board.add(member, listed=True, now_s=0.0)
-    return board
+def is_newer(shared: Entry, own: Entry) -> bool:
+    """Whether the board knows a later load of a host; a load that was confirmed since it was
+    recorded is later than a sample of another number taken before."""
+    assert shared.sample is not None
+    if own.sample is None or own.sample.number < shared.sample.number:
+        return True
+    confirmed = shared.sampled_at_s > shared.recorded_at_s - shared.sample.age_s
+    return confirmed and shared.sampled_at_s > own.sampled_at_s

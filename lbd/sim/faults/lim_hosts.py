@@ -5,7 +5,7 @@ from random import Random
 
 from lbd.config.schema import LimConfig, LoadConfig
 from lbd.lim.core.history import RecordedState, Write
-from lbd.lim.core.messages import VECTOR_FORMAT, Member, Settings
+from lbd.lim.core.messages import Member, Settings
 from lbd.lim.core.settings import InForce, resumed
 from lbd.lim.core.state import Identity, LimState
 from lbd.lim.core.table import UNLISTED_RANK
@@ -21,8 +21,7 @@ def host(number: int) -> HostId:
 def member(name: str, rank: int = 0, incarnation: int = 1, address: str = "") -> Member:
     number = int(name[1:]) if name[1:].isdigit() else 0
     where = address or f"10.0.{number // 250}.{number % 250 + 1}"
-    form = VECTOR_FORMAT if incarnation else None  # that of others is known after their Hello
-    return Member(HostId(name), where, 7901, 7902, rank, incarnation, "test", vector_format=form)
+    return Member(HostId(name), where, 7901, 7902, rank, incarnation, "test")
 
 
 def lim_state(

@@ -27,13 +27,10 @@ BODIES = [
     m.Members((member("h1"), member("h2", 1 << 20)), m.Settings(3, "h2", "LOWEST", {"lim.x": 1.5})),
     m.Members((), m.Settings()),
     m.Report(sample("h1", 9, vector(0.5, slots=(4, 2)), age_s=0.25, drained=True)),
-    m.Vector((sample("h1", 1), sample("h2", 2, incarnation=5)), (4, "h1")),
-    m.Vector((), (0, "")),
     m.Delta(0, 3, 0xFFFFFFFF, (4, "h1"), ((7, sample("h1", 1)), (0, sample("h2", 2))), gone=(3,)),
     m.Delta(2, 3, 1, (0, ""), loads=(load(7, 0.5), load(1, 1.25)), silent=(7,), fresh_age_s=4.5),
     m.Delta(3, 3, 1, (0, ""), fresh_age_s=0.0),
     m.Ack(known_version=3),
-    m.Hello(replace(member("h1"), vector_format=0), wants_members=False),
     m.Probe(),
     m.ProbeReply(sample("h1", 1)),
     m.ProbeReply(sample("h1", 1, replace(vector(), site=(("gpu", 0.5), ("users", 3.0))))),
@@ -67,7 +64,6 @@ BODIES = [
     m.Ack(policy_version=(0, "")),
     m.Ack(policy_version=(7, "h2")),
     m.Settings(8, "h1", "LOWEST", seal=m.Seal(7, "h2", bytes(32), b"certificate", b"signature")),
-    m.Vector((), (4, "h1"), (3, "h2")),
     m.Delta(3, 3, 1, (4, "h1"), policy_version=(3, "h2")),
     m.Drain(True),
     m.Drain(False),
@@ -147,7 +143,7 @@ def test_valid_messages_are_accepted():
                 seal=pb.Seal(counter=1, author="h1", trial=bytes(32), signature=bytes(81))
             )
         ),
-        envelope(vector=pb.Vector(policy_counter=1, policy_author="\x1b[31m")),
+        envelope(delta=pb.Delta(policy_counter=1, policy_author="\x1b[31m")),
         envelope(ack=pb.Ack(policy_counter=1 << 62)),
         envelope(settings=pb.Settings(drains={"\x1b[31m": True})),
         envelope(settings=pb.Settings(drain_notes={"h2": pb.DrainNote(reason="\x1b[2J")})),
@@ -169,7 +165,6 @@ def test_valid_messages_are_accepted():
         report(site={"gpu": math.inf}),
         envelope(ack=pb.Ack(error="x" * 5000)),
         envelope(ask_centre=pb.AskCentre(job_id="j", charges=math.inf)),
-        envelope(vector=pb.Vector(samples=[pb.Sample(host="h1")])),
         envelope(delta=pb.Delta(version=1 << 63)),
         envelope(delta=pb.Delta(gone=[m.SLOTS_MAX])),
         envelope(delta=pb.Delta(silent=[m.SLOTS_MAX])),
@@ -213,7 +208,8 @@ def test_fields_of_a_later_release_are_passed_on(place):
         member = {"name": "h2", "address": "127.0.0.2", "lim_port": 1, "lbm_port": 1}
         item = envelope.members.members.add(**member)
     elif place == "samples":
-        item = envelope.vector.samples.add(host="h2", cores=1.0, speed=1.0)
+        item = envelope.delta.whole.add().sample
+        item.MergeFrom(pb.Sample(host="h2", cores=1.0, speed=1.0))
     else:
         item = envelope.settings
     item.MergeFromString(LATER)
@@ -273,7 +269,6 @@ def test_an_owner_state_of_a_later_release_counts_as_not_watched():
         {"delta": pb.Delta(silent=[1] * 4)},
         {"delta": pb.Delta(gone=[1] * 4)},
         {"delta": pb.Delta(whole=[pb.HostLine()] * 4)},
-        {"vector": pb.Vector(samples=[pb.Sample()] * 4)},
         {"members": pb.Members(members=[pb.Member()] * 4)},
         {"ask_centre": pb.AskCentre(excluded=["h1"] * 4)},
     ],

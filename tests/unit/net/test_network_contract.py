@@ -173,7 +173,7 @@ async def test_who_costs_much_time_has_no_more_of_it_and_others_do():
     [
         (m.Probe(), m.Members((), m.Settings())),
         (m.Drain(True), m.Members((), m.Settings())),
-        (m.Ping(), m.Vector((), (0, ""))),
+        (m.Ping(), m.Delta(0, 0, 0, (0, ""))),
     ],
     ids=["probe", "drain", "ping"],
 )

@@ -4,9 +4,9 @@ import pytest
 
 from lbd.config.schema import ALGORITHMS, LimConfig
 from lbd.lim.core import messages as m
-from lbd.lim.core.exchange import Broadcaster, Reporter, worth_reporting
+from lbd.lim.core.exchange import Reporter, worth_reporting
 from lbd.model import Closed, Facts
-from lbd.testing.builders import lim_state, member, sample, vector
+from lbd.testing.builders import lim_state, sample, vector
 
 PARAMS = LimConfig(change_threshold=0.1, report_ceiling=4.0, keepalive_s=5.0, centre_silence_s=6.0)
 
@@ -71,28 +71,6 @@ def test_small_changes_that_add_up_are_reported():
     assert told == [True, False, False, True, False, False, True]
 
 
-def test_the_centre_sends_everything_then_changes_then_keepalives():
-    centre = Broadcaster()
-    h1, h2 = loaded(0.0), sample("h2", 1, vector(1.0))
-    assert centre.due([h1, h2], 0.0, PARAMS, True) == ([h1, h2], True)
-    assert centre.due([h1, h2], 1.0, PARAMS, True) is None
-    changed = sample("h2", 2, vector(2.0))
-    assert centre.due([h1, changed], 1.5, PARAMS, True) == ([changed], False)
-    assert centre.due([h1, changed], 2.0, PARAMS, True) is None
-    assert centre.due([h1, changed], 3.5, PARAMS, True) == ([], False)
-    assert centre.due([h1, changed], 5.0, PARAMS, True) == ([h1, changed], True)
-    centre.restart()
-    assert centre.due([h1, changed], 5.1, PARAMS, True) == ([h1, changed], True)
-
-
-def test_a_forgotten_host_is_reported_again():
-    centre = Broadcaster()
-    h2 = sample("h2", 1)
-    centre.due([h2], 0.0, PARAMS, True)
-    centre.forget(h2.host)
-    assert centre.due([h2], 1.0, PARAMS, True) == ([h2], False)
-
-
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_who_gets_a_report(algorithm):
     """The centre all of them; under DISTED everybody those of changes."""
@@ -114,29 +92,18 @@ def test_who_gets_a_report(algorithm):
     assert told(106.0) == [(("h1", "h3") if algorithm == "DISTED" else ("h1",), ())]
 
 
-def test_a_centre_sends_whole_vectors_to_hosts_whose_release_has_no_deltas():
-    """Everything also to those that are down, in case they are back; news only to the others."""
-    state = lim_state("h1", ["h2", "h3", "h4", "h5"], PARAMS, now_s=100.0)
-    table = state.table
-    table.update(member("h2", 1))  # the only one with deltas
-    for name in ("h1", "h2", "h3"):
-        table.record(sample(name, 1, vector(0.0)), 100.0)
-    table.leave("h5")
+def test_a_centre_sends_loads_to_who_is_up_and_a_sign_of_life_to_who_is_down():
+    """Once a keep-alive, in case it is back; nothing to a host that has left."""
+    state = lim_state("h1", ["h2", "h3", "h4"], PARAMS, now_s=100.0)
+    for name in ("h1", "h2"):
+        state.table.record(sample(name, 1, vector(0.0)), 100.0)
+    state.table.leave("h4")
 
     def told(now_s):
         sent = state._load_sender.exchange("h1", m.Settings(), (), now_s)
-        return [
-            (type(one.body), set(one.to), [s.host for s in getattr(one.body, "samples", ())])
-            for one in sent
-        ]
+        return {one.to: [s.host for _, s in one.body.whole] for one in sent}
 
-    everything = (m.Vector, {"h3", "h4"}, ["h1", "h2", "h3"])
-    assert told(100.0) == [(m.Delta, {"h2"}, []), everything]
-    table.record(sample("h3", 2, vector(2.0)), 101.0)
-    assert (m.Vector, {"h3"}, ["h3"]) in told(101.0)
-    delta, whole = (
-        state._load_sender.welcome(name, m.Settings(), 102.0).body for name in ("h2", "h3")
-    )
-    assert {one.host for _, one in delta.whole} == {"h1", "h2", "h3"}
-    assert [one.host for one in whole.samples] == ["h1", "h2", "h3"]
-    assert everything in told(100.0 + PARAMS.keepalive_s)
+    everything = {("h2",): ["h2", "h1"]}
+    assert told(100.0) == everything | {("h3",): []}
+    assert told(101.0) == {}, "it has all that is known to have been sent"
+    assert told(100.0 + PARAMS.keepalive_s) == everything | {("h3",): []}

@@ -24,7 +24,7 @@ from lbd.model import HostId, HostState, JobId, Placement, Verdict
 from lbd.net import convert
 from lbd.net.gen import lim_pb2 as pb
 from lbd.policy.view import Reply
-from lbd.testing.builders import lim_state, member, request, sample, vector
+from lbd.testing.builders import lim_state, member, published, request, sample, vector
 from lbd.testing.virtual_cluster import settled
 
 H1, H2, BAD, ME = map(HostId, ("h1", "h2", "h3", "h4"))
@@ -41,7 +41,7 @@ def of_others(name):
         m.Report(theirs, (JobId("h2-1"),)),
         m.AskCentre(JobId("j"), frozenset(), False, False, False, theirs, 0.0, (JobId("h2-1"),)),
         m.Reserve(theirs),
-        m.Vector((theirs,), (0, "")),
+        published(theirs),
     ]
 
 
@@ -64,7 +64,7 @@ def lim(me="h4", params=None, joined=()):
     for name in joined:
         hear(state, name, m.Hello(member(name, 0, 1), wants_members=False))
     if me != "h1":
-        hear(state, H1, m.Vector((), (0, "")))  # h1 is the centre
+        hear(state, H1, published())  # h1 is the centre
     state.handle(e.Tick(), NOW_S)
     return state
 
@@ -138,7 +138,7 @@ def test_a_lying_centre_does_not_make_us_deaf_to_a_host():
     """Others may report its restart; which messages are old, only the host itself may say."""
     state = lim()
     assert state.centre == H1
-    hear(state, H1, m.Vector((sample("h2", TOP, incarnation=TOP),), (0, "")))
+    hear(state, H1, published(sample("h2", TOP, incarnation=TOP)))
     assert isinstance(hear(state, H2, m.Probe()), m.ProbeReply)
     reply = hear(state, H2, m.Hello(member("h2", 1, incarnation=2), wants_members=False))
     assert reply == m.Ack()
@@ -147,10 +147,10 @@ def test_a_lying_centre_does_not_make_us_deaf_to_a_host():
 @pytest.mark.parametrize("incarnation", [1, TOP])
 def test_a_load_frozen_by_a_lying_centre_thaws(incarnation):
     state = lim()
-    hear(state, H1, m.Vector((sample("h2", TOP, vector(0.0), incarnation=incarnation),), (0, "")))
+    hear(state, H1, published(sample("h2", TOP, vector(0.0), incarnation=incarnation)))
     late_s = NOW_S + state.in_force.lim.stale_after_s
     for number, now_s in ((2, late_s), (3, late_s + 1.0)):
-        hear(state, H1, m.Vector((sample("h2", number, vector(5.0)),), (0, "")), now_s=now_s)
+        hear(state, H1, published(sample("h2", number, vector(5.0))), now_s=now_s)
     assert state.table.entries[H2].sample.number == 3
     assert state.table.state(H2, late_s + 1.0) == (HostState.UP, "")
 
@@ -159,7 +159,7 @@ def test_an_older_sample_does_not_replace_a_newer_one():
     state = lim()
     newer, older = sample("h2", 9, vector(1.0)), sample("h2", 8, vector(5.0))
     for body in (newer, older, sample("h2", 99, incarnation=0)):
-        hear(state, H1, m.Vector((body,), (0, "")), now_s=NOW_S + 1.0)
+        hear(state, H1, published(body), now_s=NOW_S + 1.0)
     assert state.table.entries[H2].sample == newer
 
 
@@ -168,7 +168,7 @@ def test_a_restarted_host_is_not_shown_in_its_former_state():
     hear(state, H2, m.Hello(member("h2", 1, incarnation=5), wants_members=False), 5)
     much_later_s = NOW_S + 1000.0
     for now_s in (NOW_S, much_later_s):
-        hear(state, H1, m.Vector((sample("h2", 2),), (0, "")), now_s=now_s)
+        hear(state, H1, published(sample("h2", 2)), now_s=now_s)
         assert state.table.entries[H2].sample.number == 1
 
 
@@ -241,8 +241,8 @@ def test_settings_of_the_highest_number_blind_nobody():
         BAD,
         m.Settings(TOP, "h9", "NOLB", adaptive, {"lim.min_gain": 0.5}, drains={ME: True}),
     )
-    vector_sent = m.Vector((), state.settings.version)
-    assert convert.decode(convert.encode(state.envelope(vector_sent))).body == vector_sent
+    delta_sent = published(settings=state.settings.version)
+    assert convert.decode(convert.encode(state.envelope(delta_sent))).body == delta_sent
     for second in range(5):
         state.handle(e.Tick(), NOW_S + second)
 
@@ -308,7 +308,7 @@ def test_a_full_table_takes_no_more_hosts_and_few_tombstones():
 def test_a_host_known_only_through_the_centre_is_alive_and_keeps_its_name():
     state = lim()
     later_s = NOW_S + state.in_force.lim.stale_after_s + 1.0
-    hear(state, H1, m.Vector((sample("h2", 2),), (0, "")), now_s=later_s)
+    hear(state, H1, published(sample("h2", 2)), now_s=later_s)
     other = member("h2", 1, 5, address="10.9.9.9")
     assert hear(state, H2, m.Hello(other, False), 5, now_s=later_s).name_taken
 
@@ -372,7 +372,7 @@ def test_a_cluster_heals_when_a_lying_centre_is_gone():
     frozen = tuple(sample(name, TOP, LIGHT, incarnation=TOP) for name in ("h2", "h3", "h4", "h5"))
     for name in ("h2", "h3", "h4", "h5"):
         lie = m.Message(
-            "test", H1, cluster["h1"].state.membership.me.incarnation, m.Vector(frozen, (0, ""))
+            "test", H1, cluster["h1"].state.membership.me.incarnation, published(*frozen)
         )
         cluster[name].state.handle(e.Received(lie), cluster.now_s)
         cluster[name].seen._newest.clear()

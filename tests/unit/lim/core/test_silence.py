@@ -4,7 +4,7 @@ import pytest
 
 from lbd.lim.core import events as e
 from lbd.lim.core import messages as m
-from lbd.testing.builders import sample, vector
+from lbd.testing.builders import published, sample, vector
 from tests.unit.lim.core.test_one_bad_host import H2, NOW_S, hear, lim
 
 GONE_S = NOW_S + 31.0
@@ -18,7 +18,7 @@ def about_h2(actions):
 def test_a_silent_host_is_logged_once_and_its_return_too(me, says):
     state = lim(me)
     if not says:
-        hear(state, "h1", m.Vector((), (0, "")), now_s=GONE_S - 1.0)
+        hear(state, "h1", published(), now_s=GONE_S - 1.0)
     down = about_h2(state.handle(e.Tick(), GONE_S))
     assert down == [("host h2 is down: no sample for over 30 s", True)] * says
     assert about_h2(state.handle(e.Tick(), GONE_S + 2.0)) == []

@@ -8,7 +8,7 @@ from lbd.config.schema import LimConfig
 from lbd.lim.core import events as e
 from lbd.lim.core import messages as m
 from lbd.model import HostId, HostState, JobId, Verdict
-from lbd.testing.builders import lim_state, member, request, sample, vector
+from lbd.testing.builders import lim_state, member, published, request, sample, vector
 from tests.unit.lim.core.test_one_bad_host import (
     ALL,
     BAD,
@@ -133,9 +133,9 @@ def test_when_the_centre_leaves_the_next_one_starts_at_once_with_everything():
     (sent,) = (
         one
         for one in state.handle(e.Tick(), NOW_S + 0.2)
-        if isinstance(one, e.Broadcast) and isinstance(one.body, m.Vector)
+        if isinstance(one, e.Broadcast) and isinstance(one.body, m.Delta)
     )
-    assert {one.host for one in sent.body.samples} == {HostId(n) for n in ALL} - {H1}
+    assert {one.host for _, one in sent.body.whole} == {HostId(n) for n in ALL} - {H1}
 
 
 def test_the_centre_sends_nothing_about_a_host_that_is_down():
@@ -154,16 +154,14 @@ def test_a_granted_reservation_counts():
         assert (H2 in state.reservations.made) == taken
 
 
-@pytest.mark.parametrize("reads", [0, 1])
-def test_a_centre_asks_a_reporting_host_for_the_hello_that_it_missed(reads):
-    """The Hello came before the centre started, and only it says which vectors the host can
-    read."""
+def test_a_centre_asks_a_reporting_host_for_the_hello_that_it_missed():
+    """The Hello came before the centre started, and only it says where the host is now."""
     state = lim_state("h1", others=("h2",), now_s=NOW_S)
     report = m.Report(sample("h2", 1))
     asked = e.Reply(m.Ack(unknown_sender=True, known_incarnation=1))
     assert actions(state, "h2", report) == [asked]
     assert state.table.entries[H2].sample == report.sample
-    actions(state, "h2", m.Hello(replace(member("h2"), vector_format=reads), False))
+    actions(state, "h2", m.Hello(member("h2"), False))
     assert actions(state, "h2", report) == [e.Reply(m.Ack())]
 
 
@@ -200,11 +198,13 @@ def test_a_host_with_older_settings_is_sent_ours():
     state = lim()
     hear(state, "h2", m.Settings(5, "h2", "NOLB"))
     for version, sent in (((4, "h2"), [state.settings]), ((5, "h1"), [state.settings])):
-        done = actions(state, "h1", m.Vector((), version))
+        done = actions(state, "h1", published(settings=version))
         assert [one.body for one in done if isinstance(one, e.Send)] == sent
-    done = actions(state, "h1", m.Vector((), (5, "h2")))
+    done = actions(state, "h1", published(settings=(5, "h2")))
     assert not any(isinstance(one, e.Send) for one in done)
-    (asked,) = (x for x in actions(state, "h1", m.Vector((), (6, "h1"))) if isinstance(x, e.Send))
+    (asked,) = (
+        x for x in actions(state, "h1", published(settings=(6, "h1"))) if isinstance(x, e.Send)
+    )
     assert isinstance(asked.body, m.Hello)
 
 
@@ -322,13 +322,6 @@ def test_a_report_that_its_name_is_taken_stops_no_lim_that_has_long_run():
     ]
     (stop,) = state.membership.refused(H2, ack, late_s - 0.1, is_proved=False)
     assert isinstance(stop, e.Stop)
-
-
-def test_for_the_centre_a_host_that_left_and_returned_is_new():
-    state = lim("h1")
-    state.handle(e.Tick(), LATER_S)
-    actions(state, "h2", m.Leave(), LATER_S)
-    assert H2 not in state._load_sender.broadcaster._reported
 
 
 def test_a_host_that_asks_for_members_is_asked_once_per_keepalive():

@@ -10,7 +10,7 @@ from lbd.model import HostId, JobId
 from lbd.sim.balance.engine import Engine
 from lbd.sim.balance.runs import jobs_of, placement_of
 from lbd.sim.balance.setup import Setup
-from lbd.sim.balance.shared_table import TOLD_MAX, SharedTable, board_of
+from lbd.sim.balance.shared_table import TOLD_MAX, Board, SharedTable
 from lbd.sim.balance.workload import WORKLOADS
 from lbd.testing.builders import member, sample, vector
 
@@ -24,7 +24,7 @@ class Both:
     def __init__(self) -> None:
         params = LimConfig()
         members = [member(name) for name in NAMES]
-        self.board = board_of(members, params, SMOOTHING_S)
+        self.board = Board(members, params, SMOOTHING_S)
         self.shared = SharedTable(members[0], params, SMOOTHING_S, self.board)
         self.plain = Table(members[0], params, SMOOTHING_S, now_s=0.0)
         for other in members[1:]:
@@ -35,6 +35,12 @@ class Both:
         self.board.record(said, now_s)
         if name != "h1":
             self.plain.record(said, now_s)
+
+    def confirm(self, name, number, load, age_s, now_s):
+        said = sample(name, number, vector(load))
+        self.board.confirm([said], age_s, now_s)
+        if name != "h1":
+            self.plain.confirm([said], age_s, now_s)
 
     def told(self, name, number, load, now_s):
         for table in (self.plain, self.shared):
@@ -91,6 +97,25 @@ def test_a_free_core_that_only_this_host_was_told_of_is_not_forgotten():
     both.broadcast("h2", 4, 0.0, 4.0)
     both.check(4.0)
     assert set(both.shared._own) == {"h1"}
+
+
+def test_a_confirmed_load_is_newer_than_an_answer_before_it_and_fades_charges():
+    both = Both()
+    for name in NAMES:
+        both.broadcast(name, 1, 0.5, 1.0)
+    both.check(1.0)
+    both.charge("h2", "a", 1.5)
+    both.told("h3", 2, 7.0, 2.0)
+    both.check(2.0)
+    for name in NAMES:
+        both.confirm(name, 1, 0.5, age_s=0.5, now_s=2.2)  # as of before the answer
+    both.check(2.2)
+    assert both.shared.view(None, 2.2).hosts["h3"].load_now == 7.0
+    for name in NAMES:
+        both.confirm(name, 1, 0.5, age_s=0.5, now_s=3.0)
+    both.check(3.0)
+    assert both.shared.view(None, 3.0).hosts["h3"].load_now == 0.5
+    assert both.shared.view(None, 3.0).hosts["h2"].charged < 0.5
 
 
 def test_reports_and_charges_of_a_host_age_there_too():
