@@ -52,6 +52,7 @@ from lbd.dispatch.job_finder import forgiven
 from lbd.dispatch.job_lines import say, say_full
 from lbd.dispatch.job_view import why_closed
 from lbd.dispatch.ledger.batches import Batch, Batches
+from lbd.dispatch.ledger.lease_tokens import lease_token
 from lbd.dispatch.ledger.retention import clean_up
 from lbd.dispatch.spec_cache import Specs
 from lbd.dispatch.stored_start import UnreadableSpec, start_in
@@ -82,6 +83,7 @@ class Dispatcher:
     config: Config
     ledger: Ledger
     life: Lifecycle
+    lease_secret: bytes  # of the ledger
     rng: Random = field(default_factory=Random)
     leads: Callable[[], bool] = lambda: True  # whether no other dispatcher can lead at this moment
     lines: dict[HostId, HostConnection] = field(default_factory=dict)
@@ -218,6 +220,7 @@ class Dispatcher:
             end = begin.host, begin.job, begin.attempt, phase, Ending(Cause.LOST, reason=trouble)
             self.carry(self.life.refused(*end, clock_s(), self.rng))
             return
+        start.lease_token = lease_token(self.lease_secret, begin.host)
         start.job, start.attempt, start.slots = begin.job, begin.attempt, begin.slots
         start.tier, start.cutoff_s = begin.tier, begin.cutoff_s or 0.0
         start.movable = self.life.may_move(begin.job)
@@ -338,6 +341,7 @@ class Dispatcher:
             reasons = [(JobId(one.job), one.attempt, one.stop_reason) for one in heartbeat.held]
             self.carry(life.stops_to_repeat(name, reasons))
         reply = pb.HeartbeatReply(number=heartbeat.number, lease_s=own.lease_s, mode=own.mode)
+        reply.lease_token = lease_token(self.lease_secret, name)
         reply.renewed.extend(pb.Held(job=job, attempt=attempt) for job, attempt in renewed)
         reply.queued, reply.running = len(life.jobs) - life.running, self.running
         line.reply(reply)

@@ -81,7 +81,7 @@ def dispatcher(directory: Path) -> Callable[[], Json]:
     life = Lifecycle(make("fcfs", ()), Terms(30.0))
     jobs = [QueuedJob(JobId(str(number)), submission=number) for number in range(1, JOBS + 1)]
     life.submitted(jobs, 0.0, Random(3))
-    made = Dispatcher(Config(), SqliteLedger(directory / "ledger.sqlite"), life)
+    made = Dispatcher(Config(), SqliteLedger(directory / "ledger.sqlite"), life, b"")
     assert len(life.jobs) == JOBS
     return lambda: dispatcher_metrics(made)
 

@@ -187,7 +187,7 @@ def test_owners_who_come_and_go_make_jobs_move_under_either_rule():
 def test_owners_who_come_back_make_whole_gangs_start_again():
     """Even while a dispatcher is killed: in the end all of a gang has ended, or starts again."""
     moved = done = 0
-    for seed in range(6):
+    for seed in range(8):
         run = ClusterRun("owners-gangs", seed)
         run.run()
         ledger = run.cluster.queue.dispatcher.ledger

@@ -5,20 +5,19 @@ for these. So a longer lease is on record before the first one is granted, and i
 shorter one only when nothing granted before can be in force any more.
 """
 
-import asyncio
 import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from lbd.config.dispatch import LEASE_S_MAX
-from lbd.dispatch.core.ledger_rows import Deposed, LedgerTrouble
+from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.ledger.store import Store
+from lbd.dispatch.ledger.trouble import passing
 from lbd.process.wake_ups import next_moment
 
 NAME = "longest_lease_ms"  # among the counters
 LOOK_S = 1.0
-RETRY_S = 0.5
 
 
 @dataclass(slots=True)
@@ -33,17 +32,12 @@ class LongestLease:
         """Returns the longest lease that an earlier dispatcher may have granted, 0 if none did or
         its release did not record it. From now on `lease_s` may be granted. Raises LedgerTrouble,
         after a moment."""
-        try:
+        async with passing():
             found = await self.ledger.counter(NAME)
             earlier_s = min(max(0, found or 0) / 1e3, LEASE_S_MAX)
             self.kept_s = earlier_s
             if earlier_s < self.lease_s:
                 await self._keep()
-        except Deposed:
-            raise
-        except LedgerTrouble as problem:
-            await asyncio.sleep(RETRY_S)
-            raise LedgerTrouble(str(problem), passes=True) from None
         return earlier_s
 
     async def lower(self, has_longer: Callable[[], bool]) -> None:

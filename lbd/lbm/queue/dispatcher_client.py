@@ -90,6 +90,7 @@ class DispatcherClient:
         self.leader = own.host  # the last known leader
         self._earlier = ""  # a leader of an earlier release
         self._orders: Call | None = None  # the stream for attempts
+        self.obeyed = ""  # the host that it goes to
         self.leases = Leases(lease_s=own.lease_s)  # of the attempts here, by DispatcherLine
         self.departures = Departures(self)
         self._read_shares = TimeShares(READ_SHARE)
@@ -102,8 +103,8 @@ class DispatcherClient:
     def follow(self, hosts: Sequence[str] | None) -> None:
         """Sets the hosts that the cluster's settings name; None: those of lbd.toml. One that is no
         longer named gives no orders from then on."""
-        self.leases.named = found = self._configured if hosts is None else tuple(hosts)
-        if self._orders is not None and self.leases.obeyed not in found:
+        found = self._configured if hosts is None else tuple(hosts)
+        if self._orders is not None and self.obeyed not in found:
             self._orders.cancel()
         if found != self.hosts:
             self.hosts, self._doubted, self._lost_s = found, "", time.monotonic()
@@ -118,7 +119,7 @@ class DispatcherClient:
         await self.has_queue.wait()
         channel = await self._channel()
         opening: OpenStream = channel.stream_stream(SERVICE + "Work")
-        self._orders, self.leases.obeyed = opening(metadata=self._peers.metadata), self.leader
+        self._orders, self.obeyed = opening(metadata=self._peers.metadata), self.leader
         return self._orders
 
     async def read(self, call: "Call", lease_s: float) -> object:

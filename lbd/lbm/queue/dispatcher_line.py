@@ -230,7 +230,8 @@ class DispatcherLine:
         if leases.are_now(reply.lease_s):
             self._wake.set()  # the next heartbeat may be due sooner
         renewed = {(JobId(item.job), item.attempt): None for item in reply.renewed}  # each once
-        for key in leases.renew(reply.number, renewed, reply.lease_s, clock_s()):
+        lease = reply.lease_token, reply.lease_s, clock_s()
+        for key in leases.renew(reply.number, renewed, *lease):
             if key in self._held:
                 self._held[key].attempt.feed(e.Renewed(leases.until_s[key]))
         self.summary = {"mode": reply.mode, "leader": self._client.leader,
@@ -259,7 +260,7 @@ class DispatcherLine:
             return self._turn_away(start, "late", ENDING)
         if why := self._orders.why_not(start):  # others' jobs may well start here
             return self._turn_away(start, "no-room", why)
-        until_s = self._leases.take(key, start.anchor, start.lease_s, clock_s())
+        until_s = self._leases.take(key, start.lease_token, start.anchor, start.lease_s, clock_s())
         if until_s is None:
             self._heartbeat_wanted = True  # from which the next order's lease can count
             return self._turn_away(start, "late", "the order arrived too late")
@@ -324,7 +325,7 @@ class DispatcherLine:
         key = JobId(start.job), start.attempt
         until_s = timers.get(Timer.LEASE, 0.0)
         if until_s:
-            self._leases.until_s[key] = until_s
+            self._leases.adopt(key, start.lease_token, until_s)
         attempt = Attempt(self._host, self._client, start, partial(self._report, key), until_s)
         self._hold(key, attempt, report)
         attempt.adopt(left)

@@ -26,17 +26,19 @@ class Trust:
 
 
 class HostConnection:
-    """The connection to one host; it records the attempts that the host is to start."""
+    """The connection to one host; it records the attempts that the host is to start, and the answer
+    to its last heartbeat."""
 
     def __init__(self):
         self.starts, self.heartbeat, self.is_behind = [], 1, False
+        self.answer = None
         self.changes_cpu_s = 0.0
 
     def start(self, start):
         self.starts.append(start)
 
     def reply(self, reply):
-        pass
+        self.answer = reply
 
     def stop(self, *order):
         pass
@@ -70,7 +72,7 @@ class World:
         self.ledger = SqliteLedger(path)
         config = config or Config()
         life = Lifecycle(make(mode, cutoffs_s), terms_of(config), rules or Rules())
-        self.dispatcher = Dispatcher(config, self.ledger, life, rng=Random(1))
+        self.dispatcher = Dispatcher(config, self.ledger, life, b"secret", rng=Random(1))
         self.trust = Trust()
         self.desk = QueueService(self.dispatcher, self.trust, never_answers)
 

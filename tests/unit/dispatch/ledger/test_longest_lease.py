@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
-from lbd.dispatch.ledger import longest_lease
+from lbd.dispatch.ledger import longest_lease, trouble
 from lbd.dispatch.ledger.longest_lease import NAME, LongestLease
 from tests.unit.dispatch.leaders import led
 from tests.unit.dispatch.ledger.test_ledger import opened
@@ -32,7 +32,7 @@ async def ledger(request, tmp_path):
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
     monkeypatch.setattr(longest_lease, "LOOK_S", 0.01)
-    monkeypatch.setattr(longest_lease, "RETRY_S", 0.01)
+    monkeypatch.setattr(trouble, "RETRY_S", 0.01)
 
 
 async def test_a_longer_lease_is_on_record_before_it_is_granted(ledger):

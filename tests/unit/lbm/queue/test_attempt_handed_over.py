@@ -68,6 +68,18 @@ async def test_it_continues_with_its_slot_its_lease_and_its_name(running):
     assert host.slots.used == 0
 
 
+async def test_only_the_dispatcher_that_started_it_renews_it(running):
+    """Whoever was named at the first renewal after a restart could renew it."""
+    _, line, attempt = running
+    attempt.start.lease_token = b"one"
+    _, following = taken_up(line)
+    leases = following._leases
+    until_s = leases.until_s[KEY]
+    for token, renewed in ((b"another", []), (b"", []), (b"one", [KEY])):
+        number = leases.heartbeat(until_s)
+        assert leases.renew(number, [KEY], token, 60.0, until_s) == renewed
+
+
 async def test_moving_it_costs_as_much_as_before(running):
     _, line, attempt = running
     attempt.files_s = 40.0

@@ -109,7 +109,7 @@ async def test_no_orders_come_from_a_host_that_was_named_until_it_was_reached(
         await scene.client.work()
     assert (scene.client.leader, scene.asked) == ("h1", [])
     await scene.client.work()
-    assert (scene.client.leases.obeyed, scene.asked) == ("h1", ["h1"])
+    assert (scene.client.obeyed, scene.asked) == ("h1", ["h1"])
     scene.client.follow(["h1"])
     assert scene.asked == ["h1"], "an honest stream was cancelled again and again"
 
@@ -119,4 +119,4 @@ async def test_the_stream_counts_as_that_of_the_host_it_goes_to(tmp_path, monkey
     scene.meanwhile = lambda: setattr(scene.client, "leader", "h2")
     monkeypatch.setattr(scene.client, "leads", lambda _: None)
     await scene.client.work()
-    assert scene.asked == [scene.client.leases.obeyed]
+    assert scene.asked == [scene.client.obeyed]
