@@ -10,7 +10,7 @@ from lbd.config.access import AdminConfig
 from lbd.errors import ConfigError, PeerError
 from lbd.lim.core import messages as m
 from lbd.lim.core.events import ChangeSettings
-from lbd.lim.core.signed import sealed, signed_text, vetted
+from lbd.lim.core.signed import contradicts, policy_version, sealed, signed_text, vetted
 from lbd.lim.core.state import LimState
 from lbd.model import HostId, HostState
 from lbd.net.tls import Tls
@@ -49,10 +49,15 @@ class PolicyGuard:
         return m.with_settings(message, lambda theirs: self._vetted(theirs, message.sender))
 
     def _vetted(self, theirs: m.Settings, sender: str) -> m.Settings:
-        is_strict = self._state.identity.is_strict
-        found, why = vetted(self._state.settings, theirs, is_strict=is_strict, check=self._check)
+        is_strict, ours = self._state.identity.is_strict, self._state.settings
+        found, why = vetted(ours, theirs, is_strict=is_strict, check=self._check)
         if why:
             self._say(sender, why)
+        elif policy_version(theirs) > policy_version(ours) and contradicts(ours, theirs):
+            author, counter = theirs.seal.author, theirs.seal.counter
+            log.warning("%s has signed two different settings with one number, %d, as if to keep "
+                        "hosts apart: has it been taken over? (lbctl revoke)", author, counter,
+                        extra={"peer": author})  # fmt: skip
         return found
 
     def _check(self, settings: m.Settings) -> None:

@@ -209,7 +209,7 @@ def sample_out(sample: m.Sample) -> pb.Sample:
 
 def delta_out(delta: m.Delta) -> pb.Delta:
     loads, counter_and_author = delta.loads, delta.settings_version
-    policy_counter, policy_author = delta.policy_version
+    policy_counter, policy_mark = delta.policy_version
     wire = pb.Delta(
         since=delta.since,
         version=delta.version,
@@ -220,7 +220,7 @@ def delta_out(delta: m.Delta) -> pb.Delta:
         settings_counter=counter_and_author[0],
         settings_author=counter_and_author[1],
         policy_counter=policy_counter,
-        policy_author=policy_author,
+        policy_mark=policy_mark,
     )
     if delta.fresh_age_s is not None:  # rounded up, never younger than it is
         wire.fresh_age_ds = 1 + math.ceil(delta.fresh_age_s * DECI)
@@ -315,7 +315,7 @@ def ack_out(ack: m.Ack) -> pb.Ack:
         known_version=ack.known_version,
     )
     if ack.policy_version is not None:
-        wire.policy_counter, wire.policy_author = ack.policy_version
+        wire.policy_counter, wire.policy_mark = ack.policy_version
     return wire
 
 
@@ -443,7 +443,7 @@ def settings_version(wire: Versioned) -> tuple[int, str]:
 
 def policy_version(wire: Versioned) -> tuple[int, str]:
     counter = count(wire.policy_counter, "policy_counter")
-    return counter, text(wire.policy_author, "policy_author")
+    return counter, text(wire.policy_mark, "policy_mark")
 
 
 def slot(value: int) -> int:

@@ -7,7 +7,8 @@ counter. This file defines what is signed and which of two policies applies; the
 `trust.seals`, and `lim.policy_guard` checks each seal before its settings get here.
 
 Rule 1: of two policies the one with the higher (counter, author) applies, whatever else came with
-it. So an older one that is sent again changes nothing. It does not affect the drains of a host that
+it. So an older one that is sent again changes nothing. An author that signs two with one counter
+cannot keep hosts apart with them: the digest decides. It does not affect the drains of a host that
 has not heard of the newer policy: drains go by the version of the settings, as everything does in a
 cluster without certificates.
 
@@ -28,6 +29,9 @@ from lbd.lim.core import messages as m
 from lbd.lim.core.events import ChangeSettings
 from lbd.lim.core.settings import InForce, resumed
 from lbd.model import HostId
+
+MARK_DIGITS = 32  # of the content's digest, in hexadecimal
+WHOLE = " whole"
 
 
 def trial_digest(settings: m.Settings) -> bytes:
@@ -63,11 +67,23 @@ def is_whole(settings: m.Settings) -> bool:
 
 
 def policy_version(settings: m.Settings) -> tuple[int, str]:
-    """Returns (0, "") while the policy is unsigned."""
+    """Returns the counter and a mark of author and content; (0, "") while the policy is
+    unsigned."""
     seal = settings.seal
     if not seal.counter:
         return (0, "")
-    return (seal.counter, seal.author if is_whole(settings) else "")
+    content = hashlib.sha256(seal.trial + packed(settings.saved)).hexdigest()[:MARK_DIGITS]
+    return (seal.counter, f"{seal.author} {content}{WHOLE if is_whole(settings) else ''}")
+
+
+def contradicts(ours: m.Settings, theirs: m.Settings) -> bool:
+    """Whether one author has given two contents one counter, which no honest host does."""
+    one, other = ours.seal, theirs.seal
+    return (
+        (one.counter, one.author) == (other.counter, other.author)
+        and one.counter > 0
+        and (one.trial, ours.saved) != (other.trial, theirs.saved)
+    )
 
 
 def with_policy(settings: m.Settings, policy: m.Settings) -> m.Settings:

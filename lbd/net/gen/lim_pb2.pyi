@@ -161,7 +161,7 @@ class Report(_message.Message):
     def __init__(self, sample: _Optional[_Union[Sample, _Mapping]] = ..., ended: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Delta(_message.Message):
-    __slots__ = ("since", "version", "digest", "whole", "loads", "silent", "gone", "fresh_age_ds", "settings_counter", "settings_author", "policy_counter", "policy_author")
+    __slots__ = ("since", "version", "digest", "whole", "loads", "silent", "gone", "fresh_age_ds", "settings_counter", "settings_author", "policy_counter", "policy_mark")
     SINCE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
@@ -173,7 +173,7 @@ class Delta(_message.Message):
     SETTINGS_COUNTER_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_AUTHOR_FIELD_NUMBER: _ClassVar[int]
     POLICY_COUNTER_FIELD_NUMBER: _ClassVar[int]
-    POLICY_AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    POLICY_MARK_FIELD_NUMBER: _ClassVar[int]
     since: int
     version: int
     digest: int
@@ -185,8 +185,8 @@ class Delta(_message.Message):
     settings_counter: int
     settings_author: str
     policy_counter: int
-    policy_author: str
-    def __init__(self, since: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[int] = ..., whole: _Optional[_Iterable[_Union[HostLine, _Mapping]]] = ..., loads: _Optional[_Union[Loads, _Mapping]] = ..., silent: _Optional[_Iterable[int]] = ..., gone: _Optional[_Iterable[int]] = ..., fresh_age_ds: _Optional[int] = ..., settings_counter: _Optional[int] = ..., settings_author: _Optional[str] = ..., policy_counter: _Optional[int] = ..., policy_author: _Optional[str] = ...) -> None: ...
+    policy_mark: str
+    def __init__(self, since: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[int] = ..., whole: _Optional[_Iterable[_Union[HostLine, _Mapping]]] = ..., loads: _Optional[_Union[Loads, _Mapping]] = ..., silent: _Optional[_Iterable[int]] = ..., gone: _Optional[_Iterable[int]] = ..., fresh_age_ds: _Optional[int] = ..., settings_counter: _Optional[int] = ..., settings_author: _Optional[str] = ..., policy_counter: _Optional[int] = ..., policy_mark: _Optional[str] = ...) -> None: ...
 
 class HostLine(_message.Message):
     __slots__ = ("slot", "sample")
@@ -421,7 +421,7 @@ class Ping(_message.Message):
     def __init__(self) -> None: ...
 
 class Ack(_message.Message):
-    __slots__ = ("error", "unknown_sender", "known_incarnation", "unix_time_s", "version", "name_taken", "algorithm", "settings_counter", "settings_author", "policy_counter", "policy_author", "known_version")
+    __slots__ = ("error", "unknown_sender", "known_incarnation", "unix_time_s", "version", "name_taken", "algorithm", "settings_counter", "settings_author", "policy_counter", "policy_mark", "known_version")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_SENDER_FIELD_NUMBER: _ClassVar[int]
     KNOWN_INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -432,7 +432,7 @@ class Ack(_message.Message):
     SETTINGS_COUNTER_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_AUTHOR_FIELD_NUMBER: _ClassVar[int]
     POLICY_COUNTER_FIELD_NUMBER: _ClassVar[int]
-    POLICY_AUTHOR_FIELD_NUMBER: _ClassVar[int]
+    POLICY_MARK_FIELD_NUMBER: _ClassVar[int]
     KNOWN_VERSION_FIELD_NUMBER: _ClassVar[int]
     error: str
     unknown_sender: bool
@@ -444,6 +444,6 @@ class Ack(_message.Message):
     settings_counter: int
     settings_author: str
     policy_counter: int
-    policy_author: str
+    policy_mark: str
     known_version: int
-    def __init__(self, error: _Optional[str] = ..., unknown_sender: _Optional[bool] = ..., known_incarnation: _Optional[int] = ..., unix_time_s: _Optional[float] = ..., version: _Optional[str] = ..., name_taken: _Optional[bool] = ..., algorithm: _Optional[str] = ..., settings_counter: _Optional[int] = ..., settings_author: _Optional[str] = ..., policy_counter: _Optional[int] = ..., policy_author: _Optional[str] = ..., known_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, error: _Optional[str] = ..., unknown_sender: _Optional[bool] = ..., known_incarnation: _Optional[int] = ..., unix_time_s: _Optional[float] = ..., version: _Optional[str] = ..., name_taken: _Optional[bool] = ..., algorithm: _Optional[str] = ..., settings_counter: _Optional[int] = ..., settings_author: _Optional[str] = ..., policy_counter: _Optional[int] = ..., policy_mark: _Optional[str] = ..., known_version: _Optional[int] = ...) -> None: ...

@@ -10,7 +10,7 @@ from lbd.config.access import AdminConfig
 from lbd.errors import ConfigError
 from lbd.lim.core import events as e
 from lbd.lim.core import messages as m
-from lbd.lim.core.signed import policy_version, signed_text, trial_digest
+from lbd.lim.core.signed import signed_text, trial_digest
 from lbd.lim.core.state import Identity, LimState
 from lbd.lim.policy_guard import SAYERS_MAX, PolicyGuard
 from lbd.lim.saved_settings import table
@@ -86,7 +86,7 @@ def forged(tls, author, settings, counter=None):
 
 def test_a_change_is_accepted_from_any_host_that_passes_it_on(cluster):
     made = cluster["h1"].change(LOWEST)
-    assert policy_version(made)[1] == "h1"
+    assert made.seal.author == "h1"
     cluster["h3"].hear("h2", made)
     assert (cluster["h3"].algorithm, cluster["h3"].state.settings.saved) == ("LOWEST", made.saved)
     again = cluster["h3"].change(e.ChangeSettings("THRHLD", {}))
@@ -111,6 +111,22 @@ def test_before_the_first_one_nobody_raises_its_number_in_another_name(cluster, 
     assert cluster["h3"].state.settings.seal == m.NO_SEAL
     cluster["h3"].hear("h1", cluster["h1"].change(LOWEST))
     assert cluster["h3"].algorithm == "LOWEST"
+
+
+def test_who_signs_two_policies_with_one_number_is_named(cluster, trusts, caplog):
+    """h2 told each of two hosts another one, and neither changed its mind again."""
+    number = int(time.time()) + 9
+    two = [
+        forged(trusts["h2"], "h2", m.Settings(5, "h2", name, saved={"lim.algorithm": name}), number)
+        for name in ("NOLB", "LOWEST")
+    ]
+    cluster["h1"].hear("h2", two[0])
+    cluster["h3"].hear("h2", two[1])
+    cluster["h1"].hear("h3", two[1])
+    cluster["h3"].hear("h1", two[0])
+    assert cluster["h1"].algorithm == cluster["h3"].algorithm
+    (said,) = caplog.messages
+    assert said.startswith(f"h2 has signed two different settings with one number, {number}")
 
 
 def test_no_author_numbers_it_so_high_that_none_can_follow(cluster, trusts, caplog):

@@ -143,7 +143,7 @@ def test_valid_messages_are_accepted():
                 seal=pb.Seal(counter=1, author="h1", trial=bytes(32), signature=bytes(81))
             )
         ),
-        envelope(delta=pb.Delta(policy_counter=1, policy_author="\x1b[31m")),
+        envelope(delta=pb.Delta(policy_counter=1, policy_mark="\x1b[31m")),
         envelope(ack=pb.Ack(policy_counter=1 << 62)),
         envelope(settings=pb.Settings(drains={"\x1b[31m": True})),
         envelope(settings=pb.Settings(drain_notes={"h2": pb.DrainNote(reason="\x1b[2J")})),

@@ -12,6 +12,7 @@ from lbd.lim.core import events as e
 from lbd.lim.core import messages as m
 from lbd.lim.core.settings import InForce, changed, in_force
 from lbd.lim.core.signed import (
+    contradicts,
     described,
     has_policy,
     lacking,
@@ -91,9 +92,9 @@ def test_a_policy_is_accepted_even_from_a_host_that_knows_less_of_drains():
 def test_what_was_not_saved_counts_only_as_it_was_signed():
     """After a restart of all LIMs only saved settings exist; adding to them is a forgery."""
     whole = policy(0.5, 4, before=policy(0.25, 3, save=True))
-    assert policy_version(whole) == (4, "h1")
+    assert policy_version(whole) > policy_version(policy(0.75, 3))
     lasting = whole.lasting
-    assert policy_version(lasting) == (4, "")
+    assert policy_version(policy(0.75, 3)) < policy_version(lasting) < policy_version(whole)
     forged = replace(lasting, counter=99, algorithm="LOWEST", params={"lim.min_gain": 9.0})
     found = merged(BASE, m.Settings(), forged)
     assert (gain(found), found.algorithm, found.seal) == (0.25, "", whole.seal)
@@ -125,7 +126,7 @@ def test_a_log_says_whose_settings_they_are_as_far_as_is_known():
 
 def test_which_of_two_hosts_lacks_what():
     ours = policy(0.5, 5)  # version (1, "h1")
-    assert lacking(ours, (1, "h1"), (5, "h1")) == (False, False)
+    assert lacking(ours, (1, "h1"), policy_version(ours)) == (False, False)
     assert lacking(ours, (1, "h1"), (4, "h1")) == (True, False)
     assert lacking(ours, (1, "h1"), (6, "h1")) == (False, True)
     assert lacking(ours, (1, "h1"), (0, "")) == (False, False), "it may be of an earlier release"
@@ -169,11 +170,29 @@ def test_a_centre_that_lies_tunes_only_what_a_centre_tunes():
     assert found == replace(on, lim=replace(on.lim, min_gain=0.9))
 
 
-def test_a_vector_names_the_current_policy():
+def test_two_policies_that_an_author_has_given_one_counter_are_ordered_as_well():
+    """A host told each of two others a policy of its own. Neither lacked any, so each obeyed its
+    own for good: in one of them another host was the dispatcher's."""
+    one, other = sorted((policy(0.5, 5), policy(0.7, 5)), key=policy_version)
+    assert contradicts(one, other)
+    assert contradicts(other.lasting, one)
+    assert not contradicts(one, one.lasting)
+    for first, second in ((one, other), (other, one)):
+        assert gain(merged(BASE, first, second)) == gain(other)
+    assert lacking(one, one.version, policy_version(other)) == (False, True)
+    assert lacking(other, one.version, policy_version(one)) == (True, False)
+    kept, left = (each.lasting for each in (one, other))
+    assert policy_version(kept) != policy_version(left), "after a restart of all LIMs, too"
+
+
+def test_a_delta_names_the_current_policy():
     state = lim_state("h1", others=("h2",))
     state.settings = policy(0.5, 7)
     delta = state._load_sender.publication.delta(0, state.settings, 0.0)
-    assert (delta.settings_version, delta.policy_version) == ((1, "h1"), (7, "h1"))
+    assert (delta.settings_version, delta.policy_version) == (
+        (1, "h1"),
+        policy_version(state.settings),
+    )
 
 
 @pytest.mark.parametrize(
@@ -209,7 +228,7 @@ def unsigned(counter, value):
         (unsigned(99, 9.0), False, "they are not signed"),  # ours are
         (unsigned(1, 9.0), True, ""),  # it is no news
         (policy(0.7, 6), True, ""),
-        (policy(0.7, 5), True, ""),  # older, so it is not even checked
+        (policy(0.7, 4), True, ""),  # older, so it is not even checked
     ],
 )
 def test_a_policy_is_rejected_with_its_reason(theirs, is_strict, why):
