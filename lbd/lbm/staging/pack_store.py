@@ -3,10 +3,14 @@
 There is one file for each submission, also for an array, packed by pack/pack.py; every attempt
 unpacks the same bytes. Beside it NAME.note says which jobs it is for and where their outputs go.
 The pack is on disk before the job is in the queue; the note follows when its number is known.
+
+Once the jobs have ended, nobody reads the note any more: only its user and its age are kept, and
+the pack, with which `lbctl requeue` starts them again, until the age tells us to remove both.
 """
 
 import contextlib
 import json
+import logging
 import os
 import re
 import sys
@@ -17,12 +21,24 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from pathlib import Path
 
+from lbd.process.whole_file import write_whole
+from lbd.text.index_list import COUNT_MAX
+from lbd.text.job_limits import REQUEST_BYTES_MAX
+from lbd.text.one_line import one_line
+
+log = logging.getLogger("lbd.lbm")
+
 NAME = re.compile(r"[0-9a-f]{32}")
 PACK, NOTE, UNFINISHED = ".pack", ".note", ".new"
 NOTES_BYTES = 256 << 20  # of memory, for the notes of all users
 NOTE_BYTES, POINTER_BYTES = 1000, 8  # of a note without paths, and for each of these
+JSON_BYTES, ID_BYTES = 6, 16  # that a byte of a path and the id of a job take in a note, at most
+NOTE_FILE_BYTES = JSON_BYTES * REQUEST_BYTES_MAX + ID_BYTES * COUNT_MAX + (1 << 20)  # at most
+# A pack and its note count as no less: file systems often have an inode for each 16 KiB, and we
+# have each pack's size in memory until it is removed.
+FILES_BYTES = 32 << 10
 DAY_S = 86400.0
-Pack = tuple[str, int, int]  # its name, user and size
+Taken = tuple[str, int, int]  # what PackRoom.take is given
 first_job = attrgetter("first")
 
 
@@ -47,6 +63,11 @@ class Note:
 
     def __post_init__(self) -> None:
         """Raises TypeError, ValueError if the fields are not those of a note."""
+        numbers = self.first, self.count, self.uid, self.umask
+        texts = self.name, self.directory, self.stamp, self.noted, *self.send, *self.fetch
+        are_right = {*map(type, numbers)} == {int} and {*map(type, texts)} == {str}
+        if not are_right or not 0 <= self.count <= COUNT_MAX:
+            raise ValueError("not the fields of a note")
         over, self.over = self.over, []
         self._left, self._left_count = bytearray(b"\1" * self.count), self.count
         for job in over:
@@ -74,17 +95,20 @@ class Note:
             at = self._left.find(1, at + 1)
 
     def stored(self) -> str:
+        if self.is_over:
+            return json.dumps({"uid": self.uid})
         stored = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
         stored["over"] = [self.first + at for at, left in enumerate(self._left) if not left]
         return json.dumps(stored)  # much faster than json.dump
 
 
 class PackRoom:
-    """The disk space that each user's packs take. Packs are the daemons' files, so no quota counts
-    them; and the same disk holds others' packs and outputs, and perhaps the queue itself. Pure."""
+    """The disk space that each user's packs and notes take. These are the daemons' files, so no
+    quota counts them; and the same disk holds others' packs and outputs, and perhaps the queue
+    itself. Pure."""
 
     def __init__(self) -> None:
-        # by name: the user, and the size or the most it may get
+        # by name, with NOTE for a note: the user, and the size or the most it may get
         self._packs: dict[str, tuple[int, int]] = {}
         self._of_user: Counter[int] = Counter()
 
@@ -107,7 +131,7 @@ class PackRoom:
 
     def keep(self, names: Collection[str]) -> None:
         """Forgets all packs but these."""
-        for name in [name for name in self._packs if name not in names]:
+        for name in [name for name in self._packs if name.partition(".")[0] not in names]:
             self.drop(name)
 
 
@@ -132,31 +156,64 @@ class PackStore:
         found = os.statvfs(self.root)
         return found.f_bavail * found.f_frsize
 
-    def resumed(self) -> tuple[list[Note], list[Pack]]:
-        """Returns the notes on disk, in the order of their jobs, and the packs."""
-        notes, packs = sorted(self.notes(), key=first_job), list[Pack]()
-        for note in notes:
+    def resumed(self) -> tuple[list[Note], list[Taken]]:
+        """Returns the notes on disk that are not over, in the order of their jobs, and what the
+        files take. Notes are read one by one: of others there may be very many."""
+        notes, taken, damaged, example = list[Note](), list[Taken](), 0, ""
+        for path in self.files():
+            if path.suffix != NOTE:
+                continue
+            try:
+                note = read_note(path)
+            except (OSError, ValueError, TypeError, RecursionError) as problem:
+                damaged, example = damaged + 1, example or f"{path}: {problem}"
+                continue
+            uid = note.uid if isinstance(note, Note) else note
             with contextlib.suppress(OSError):
-                packs.append((note.name, note.uid, self.path(note.name).stat().st_size))
-        return notes, packs
+                pack_bytes = self.path(path.stem).stat().st_size
+                taken.append((path.stem, uid, FILES_BYTES + pack_bytes))
+            if isinstance(note, Note) and note.is_over:
+                self._shorten(note)
+            elif isinstance(note, Note):
+                note.waited_for = False  # a client that waited is gone
+                notes.append(note)
+                taken.append((path.name, uid, path.stat().st_size))
+        if damaged:
+            log.warning(
+                "cannot read the notes of %d submissions (files/*.note), whose outputs stay on the "
+                "hosts where they ran; for example %s", damaged, one_line(example)
+            )  # fmt: skip
+        return sorted(notes, key=first_job), taken
 
-    def hold(self, notes: Iterable[Note], packs: Iterable[Pack]) -> None:
-        """Counts what these take."""
-        for pack in packs:
-            self.room.take(*pack)
+    def _shorten(self, note: Note) -> None:
+        """Shortens a note that is over, of an earlier release."""
+        path = self.root / (note.name + NOTE)
+        with contextlib.suppress(OSError):
+            found = path.stat()
+            self.write(note)
+            os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+    def hold(self, notes: Collection[Note], taken: Iterable[Taken]) -> dict[str, Note]:
+        """Counts what these take. Returns the notes by name."""
+        for one in taken:
+            self.room.take(*one)
         for note in notes:
-            if not note.is_over:
-                self.memory.keep_note(note)
+            self.memory.keep_note(note)
+        return {note.name: note for note in notes}
 
     def keep(self, names: Collection[str]) -> None:
         """Forgets what all packs but these take."""
         self.room.keep(names)
         self.memory.keep(names)
 
+    def files(self) -> Iterator[Path]:
+        """Yields the files one by one, in no order: a list of all could be very long."""
+        with contextlib.suppress(OSError), os.scandir(self.root) as entries:
+            for entry in entries:
+                yield Path(entry.path)
+
     def names(self) -> set[str]:
-        with contextlib.suppress(OSError):
-            return {path.name.partition(".")[0] for path in self.root.iterdir()}
-        return set()
+        return {path.name.partition(".")[0] for path in self.files()}
 
     def create(self) -> tuple[str, int]:
         """Returns the name of a new pack, and a descriptor to write it. Raises OSError."""
@@ -179,23 +236,21 @@ class PackStore:
 
     def write(self, note: Note) -> None:
         """Raises OSError."""
-        fresh = self.root / (note.name + NOTE + UNFINISHED)
-        with fresh.open("w") as file:
-            file.write(note.stored())
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.rename(self.root / (note.name + NOTE))
-        sync(self.root)
+        while True:
+            was_over = note.is_over
+            data = note.stored().encode()
+            write_whole(self.root / (note.name + NOTE), data, 0o600, is_durable=True)
+            if note.is_over == was_over:
+                return  # else another thread may have written its end before this
 
-    def notes(self) -> Iterator[Note]:
-        """Yields all notes that can be read."""
-        for path in self.root.glob("*" + NOTE):
-            with contextlib.suppress(OSError, ValueError, TypeError):
-                yield Note(**json.loads(path.read_text()))
+    def ended(self, name: str) -> None:
+        """Forgets what the note takes; its pack stays."""
+        self.memory.drop(name)
+        self.room.drop(name + NOTE)
 
     def drop(self, name: str) -> None:
         self.room.drop(name)
-        self.memory.drop(name)
+        self.ended(name)
         for suffix in (PACK, NOTE, PACK + UNFINISHED):
             with contextlib.suppress(OSError):
                 (self.root / (name + suffix)).unlink(missing_ok=True)
@@ -203,17 +258,33 @@ class PackStore:
     def sweep(self, ended_days: float, unknown_days: float, open_names: set[str]) -> None:
         """Removes packs and notes of jobs that ended so long ago (a note is written when its last
         job ends), and those of no known job."""
-        with contextlib.suppress(OSError):
-            for path in sorted(self.root.iterdir(), reverse=True):  # a pack before its note
-                name = path.name.partition(".")[0]
-                if name in open_names:
-                    continue
-                note = self.root / (name + NOTE)
-                with contextlib.suppress(OSError):
-                    days = ended_days if note.exists() else unknown_days
-                    written_s = (note if note.exists() else path).stat().st_mtime
-                    if written_s < time.time() - days * DAY_S:
-                        path.unlink(missing_ok=True)
+        for path in self.files():
+            name = path.name.partition(".")[0]
+            if name in open_names:
+                continue
+            note = self.root / (name + NOTE)
+            with contextlib.suppress(OSError):
+                days = ended_days if note.exists() else unknown_days
+                written_s = (note if note.exists() else path).stat().st_mtime
+                if written_s < time.time() - days * DAY_S:
+                    if path == note:  # a pack goes before its note
+                        (self.root / (name + PACK)).unlink(missing_ok=True)
+                    path.unlink(missing_ok=True)
+
+
+def read_note(path: Path) -> Note | int:
+    """Returns the note, or of one that is over its user. Raises OSError, ValueError, TypeError,
+    RecursionError."""
+    if path.stat().st_size > NOTE_FILE_BYTES:
+        raise ValueError("larger than any note")
+    match json.loads(path.read_text()):
+        case {"uid": int(uid), **others} if not others:
+            return uid
+        case stored:
+            note = Note(**stored)
+    if note.name != path.stem or not NAME.fullmatch(note.name):
+        raise ValueError("not the note of its name")
+    return note
 
 
 def memory_bytes(send: Collection[bytes | str], fetch: Collection[bytes | str]) -> int:
@@ -221,6 +292,11 @@ def memory_bytes(send: Collection[bytes | str], fetch: Collection[bytes | str]) 
     return NOTE_BYTES + sum(
         sys.getsizeof(os.fsdecode(path)) + POINTER_BYTES for path in (*send, *fetch)
     )
+
+
+def disk_bytes(paths: Iterable[bytes]) -> int:
+    """Returns how much disk a note with these paths takes at first, at most."""
+    return NOTE_BYTES + JSON_BYTES * sum(map(len, paths))
 
 
 def sync(directory: Path) -> None:

@@ -27,7 +27,7 @@ from lbd.lbm.queue.other_spools import NotKept
 from lbd.lbm.session.request import ClientRequest
 from lbd.lbm.staging.awaited_outputs import AwaitedOutputs
 from lbd.lbm.staging.open_notes import OpenNotes
-from lbd.lbm.staging.pack_store import Note, PackStore, memory_bytes
+from lbd.lbm.staging.pack_store import FILES_BYTES, NOTE, Note, PackStore, disk_bytes, memory_bytes
 from lbd.lbm.staging.pack_transfer import receive_pack
 from lbd.lbm.staging.step import COMPLAINT_BYTES, step_words
 from lbd.lbm.staging.workdirs import check_allowed
@@ -51,6 +51,10 @@ DAY_S = 86400.0
 TOO_MANY_NAMES = (
     "your queued jobs have so many names of files (--send, --fetch) that this host has no memory "
     "for more until some have ended; nothing was queued"
+)
+NO_DISK = (
+    "your queued jobs' files (--send) and the names of files (--send, --fetch) leave no room for "
+    "more on the disk of this host; nothing was queued"
 )
 
 
@@ -77,15 +81,20 @@ class QueuedFiles:
         check_allowed(self._config.stage)
         name, said_bytes = "", COMPLAINT_BYTES + NOTED_BYTES * len(request.fetch)
         note_bytes = memory_bytes(request.send, request.fetch) + said_bytes
+        disk = disk_bytes((*request.send, *request.fetch, request.directory)) + said_bytes
         if not self.store.memory.has_room(uid, note_bytes):
             raise Unavailable(TOO_MANY_NAMES)
         try:
             name, descriptor = await asyncio.to_thread(self.store.create)
             self.store.memory.take(name, uid, note_bytes)
             with os.fdopen(descriptor, "wb", buffering=0):
-                left = self.store.room.left(uid, await asyncio.to_thread(self.store.free_bytes))
+                free = await asyncio.to_thread(self.store.free_bytes)
+                left = self.store.room.left(uid, free) - disk - FILES_BYTES
+                if left < 0:
+                    raise Unavailable(NO_DISK)
                 most = min(left, self._config.stage.max_bytes)
-                self.store.room.take(name, uid, most)
+                self.store.room.take(name, uid, FILES_BYTES + most)
+                self.store.room.take(name + NOTE, uid, disk)
                 limits = replace(self._config.stage, max_bytes=most)
                 words = step_words(b"gather", limits, request.send, request.fetch)
                 order = Order(argv=words, directory=request.directory, stamp=stamp)
@@ -96,7 +105,7 @@ class QueuedFiles:
                         complaint += f"; your queued jobs' files may take {most} more here"
                     raise Unavailable(f"--send {complaint}; nothing was queued")
                 await asyncio.to_thread(self.store.finish, name, descriptor)
-                self.store.room.take(name, uid, os.fstat(descriptor).st_size)
+                self.store.room.take(name, uid, FILES_BYTES + os.fstat(descriptor).st_size)
         except OSError as problem:
             self.store.drop(name)
             raise Unavailable(f"--send: {problem.strerror}; nothing was queued") from None
@@ -180,7 +189,7 @@ class QueuedFiles:
         self.awaited.settle(job)
         if note.is_over:
             self._open.pop(note.name, None)
-            self.store.memory.drop(note.name)
+            self.store.ended(note.name)
         if write or note.is_over:
             with contextlib.suppress(OSError):
                 await asyncio.to_thread(self.store.write, note)
@@ -189,12 +198,7 @@ class QueuedFiles:
 
     async def run(self) -> None:
         """Runs until cancelled."""
-        notes, packs = await asyncio.to_thread(self.store.resumed)
-        self.store.hold(notes, packs)
-        for note in notes:
-            note.waited_for = False  # a client that waited is gone
-            if not note.is_over:
-                self._open[note.name] = note
+        self._open.update(self.store.hold(*await asyncio.to_thread(self.store.resumed)))
         async with asyncio.TaskGroup() as group:
             group.create_task(self._bring_all(group), name="outputs")
             group.create_task(self._sweep(), name="files")

@@ -3,10 +3,19 @@
 import json
 import os
 import time
+import tracemalloc
+from dataclasses import asdict
 
 import pytest
 
-from lbd.lbm.staging.pack_store import Note, PackRoom, PackStore
+from lbd.lbm.staging.pack_store import (
+    FILES_BYTES,
+    NOTE_FILE_BYTES,
+    Note,
+    PackRoom,
+    PackStore,
+    disk_bytes,
+)
 
 DAY_S = 86400.0
 
@@ -21,6 +30,13 @@ def pack(store, data=b"pack"):
 
 def note(name, first=1, count=3, **more):
     return Note(name, first, count, 1000, 0o22, "/w/\udcff", ["a"], ["b.%a"], **more)
+
+
+def written_before(store, name, uid=1000, names=1000):
+    """Writes a note that is over as earlier releases did: with the names of all its files."""
+    own = {**asdict(note(name)), "uid": uid, "fetch": ["x" * 1000] * names, "over": [1, 2, 3]}
+    del own["_left"], own["_left_count"]
+    (store.root / f"{name}.note").write_text(json.dumps(own))
 
 
 def age(store, name, days):
@@ -48,20 +64,114 @@ def test_an_invalid_name_is_not_opened(tmp_path, name):
 
 def test_notes_are_found_again_and_damaged_ones_skipped(tmp_path):
     store = PackStore(str(tmp_path))
-    assert list(store.notes()) == []
+    assert store.resumed() == ([], [])
     name = pack(store)
     written = note(name, over=[2])
     store.write(written)
-    (store.root / ("0" * 32 + ".note")).write_text("{")
-    (store.root / ("1" * 32 + ".note")).write_text('{"name": 1}')
-    assert list(PackStore(str(tmp_path)).notes()) == [written]
+    assert PackStore(str(tmp_path)).resumed()[0] == [written]
     assert [*written.left] == [1, 3]
     written.end(1)
     assert ([*written.left], written.is_left(1), written.is_over) == ([3], False, False)
     for job in (3, 3, 4, 0):
         written.end(job)
     assert written.is_over
-    assert json.loads(written.stored())["over"] == [1, 2, 3]
+
+
+UNREADABLE = {
+    "cut off": "{",
+    "no note": "[1]",
+    "deep": "[" * 100_000,
+    "fields of a later release": {"later": 1},
+    "another's": {"name": "0" * 32},
+    "a long array": {"count": 10**15},
+    "a number that is none": {"first": "1"},
+    "names that are none": {"fetch": [7]},
+    "none at all": {"send": None},
+    "jobs that are none": {"over": ["1"]},
+}
+
+
+@pytest.mark.parametrize("text", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_note_that_cannot_be_read_keeps_no_lbm_from_starting(text, tmp_path, caplog):
+    """Some of these raised what ends the LBM, again and again; others were skipped in silence."""
+    store = PackStore(str(tmp_path))
+    good, bad = pack(store), pack(store)
+    store.write(note(good))
+    whole = {**json.loads(note(bad).stored()), **text} if isinstance(text, dict) else text
+    bad_text = whole if isinstance(whole, str) else json.dumps(whole)
+    (store.root / f"{bad}.note").write_text(bad_text)
+    assert [one.name for one in store.resumed()[0]] == [good]
+    assert caplog.text.count("cannot read the notes of 1 submissions") == 1
+    assert f"{bad}.note" in caplog.text
+
+
+def test_a_note_that_is_larger_than_any_can_be_is_not_read(tmp_path, caplog):
+    store = PackStore(str(tmp_path))
+    store.root.mkdir()
+    with (store.root / ("0" * 32 + ".note")).open("w") as file:
+        file.truncate(NOTE_FILE_BYTES + 1)
+    assert store.resumed() == ([], [])
+    assert "larger than any note" in caplog.text
+
+
+def test_no_note_is_larger_than_what_is_counted_for_it():
+    longest = Note("0" * 32, 10**8, 100_000, 0, 0, "/", ["\1\udcff" * 3000] * 2000, ["\0"])
+    for job in range(10**8, 10**8 + 99_999):
+        longest.end(job)
+    assert len(longest.stored()) <= disk_bytes(map(os.fsencode, (*longest.send, "/"))) + 16 * 10**5
+
+
+def test_notes_of_jobs_that_are_over_take_no_memory_in_the_next_lbm(tmp_path):
+    """All were read at once and kept: 135 of them took 750 MB."""
+    store = PackStore(str(tmp_path))
+    names = [pack(store) for _ in range(40)]
+    for name in names:
+        written_before(store, name)
+        age(store, name, 3)
+    then_s = {path.stem: path.stat().st_mtime for path in store.root.glob("*.note")}
+    size = (store.root / f"{names[0]}.note").stat().st_size
+    tracemalloc.start()
+    notes, taken = PackStore(str(tmp_path)).resumed()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (notes, len(taken), peak < 5 * size) == ([], 40, True)
+    left = [*store.root.glob("*.note")]
+    assert all(path.stat().st_size < 100 for path in left)
+    assert {path.stem: path.stat().st_mtime for path in left} == then_s
+
+
+def test_of_a_note_that_is_over_its_user_and_its_age_stay_on_disk(tmp_path):
+    """With their names notes took 6 MB each for a week, and no job of theirs was left."""
+    store = PackStore(str(tmp_path))
+    name = pack(store)
+    own = note(name)
+    store.write(own)
+    for job in (1, 2, 3):
+        own.end(job)
+    store.write(own)
+    assert json.loads((store.root / f"{name}.note").read_text()) == {"uid": 1000}
+    assert PackStore(str(tmp_path)).resumed() == ([], [(name, 1000, FILES_BYTES + 4)])
+    store.sweep(7, 90, set())
+    assert store.names() == {name}
+    age(store, name, 8)
+    store.sweep(7, 90, set())
+    assert store.names() == set()
+
+
+def test_an_end_that_comes_while_a_note_is_written_is_what_stays(tmp_path, monkeypatch):
+    """The job was brought home again after a restart."""
+    store = PackStore(str(tmp_path))
+    own = note(pack(store), count=1)
+    stored = Note.stored
+
+    def ends_meanwhile(self):
+        text = stored(self)
+        self.end(1)
+        return text
+
+    monkeypatch.setattr(Note, "stored", ends_meanwhile)
+    store.write(own)
+    assert PackStore(str(tmp_path)).resumed()[0] == []
 
 
 def test_what_is_removed_and_when(tmp_path):
@@ -118,6 +228,20 @@ def test_a_starting_lbm_knows_whose_packs_are_there(tmp_path):
     store.write(note(name))
     store.write(note("f" * 32))  # its pack is gone
     found = PackStore(str(tmp_path))
-    assert found.resumed()[1] == [(name, 1000, found.path(name).stat().st_size)]
+    notes, taken = found.resumed()
+    sizes = {path.name: path.stat().st_size for path in found.root.iterdir()}
+    assert dict(one[::2] for one in taken) == {
+        name: FILES_BYTES + sizes[f"{name}.pack"],
+        f"{name}.note": sizes[f"{name}.note"],
+        f"{'f' * 32}.note": sizes[f"{'f' * 32}.note"],
+    }
+    assert {one[1] for one in taken} == {1000}
     assert found.names() == {name, "f" * 32}
+    found.hold(notes, taken)
+    held = sum(one[2] for one in taken)
+    assert found.room.left(1000, held + 100) == 50
+    found.keep({name})
+    assert found.room.left(1000, held) > 0
+    found.drop(name)
+    assert (found.room._packs, found.memory._packs) == ({}, {})
     assert found.free_bytes() > 0

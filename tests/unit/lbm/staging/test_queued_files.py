@@ -230,6 +230,40 @@ class Packing:
         return "", ""
 
 
+async def queued(files, request, uid, job):
+    name, noted = await files.gather(request, uid, None)
+    send, fetch = ([os.fsdecode(path) for path in p] for p in (request.send, request.fetch))
+    await files.queued(Note(name, job, 1, uid, 0o022, "/", send, fetch, noted=noted))
+    return files._open[name]
+
+
+async def test_the_names_of_one_users_files_leave_disk_for_others(tmp_path, monkeypatch):
+    """Only packs counted: 6 MB of names a job, for a week, in a file of the daemons'."""
+    files = QueuedFiles(Config(host=HostConfig(state_dir=str(tmp_path))), Packing(), None)
+    root, disk = files.store.root, 8 << 20
+
+    def free():
+        return disk - sum(path.stat().st_size for path in root.iterdir())
+
+    monkeypatch.setattr(files.store, "free_bytes", free)
+    long = SimpleNamespace(send=[], fetch=[b"\xff" * 1000] * 100, directory=b"/", umask=0o022)
+    made, refused = [], ""
+    while not refused:
+        try:
+            made.append(await queued(files, long, HOSTILE, len(made) + 1))
+        except Unavailable as problem:
+            refused = str(problem)
+    assert (refused, len(made) > 2, free() > disk // 3) == (queued_files.NO_DISK, True, True)
+    assert files.store.names() == {one.name for one in made}
+    for job in range(100, 102):
+        await queued(files, long, OTHER, job)
+    for one in made:  # the user kills them
+        await files.done(one, one.first)
+    assert free() > disk - (2 << 20)
+    assert {path.stem for path in root.glob("*.pack")} > {one.name for one in made}
+    await queued(files, long, HOSTILE, 200)
+
+
 async def test_the_names_of_one_users_files_leave_memory_for_others(tmp_path, monkeypatch):
     """Jobs that never begin, with thousands of empty files each, filled the LBM's memory at 20 MB a
     second, and again when it was started anew."""
@@ -241,21 +275,14 @@ async def test_the_names_of_one_users_files_leave_memory_for_others(tmp_path, mo
     )
     jobs = itertools.count(1)
 
-    async def queued(request, uid):
-        name, noted = await files.gather(request, uid, None)
-        send, fetch = ([os.fsdecode(path) for path in p] for p in (request.send, request.fetch))
-        job = next(jobs)
-        await files.queued(Note(name, job, 1, uid, 0o022, "/", send, fetch, noted=noted))
-        return files._open[name], job
-
-    made, refused = [await queued(long, HOSTILE)], ""
+    made, refused = [await queued(files, long, HOSTILE, next(jobs))], ""
     while not refused:
         try:
-            made.append(await queued(long, HOSTILE))
+            made.append(await queued(files, long, HOSTILE, next(jobs)))
         except Unavailable as problem:
             refused = str(problem)
     assert (refused, 3 <= len(made) < 30) == (queued_files.TOO_MANY_NAMES, True)
-    await queued(long, OTHER)
+    await queued(files, long, OTHER, next(jobs))
     kept = files.store.memory._of_user
     later = Brought(config)
     running = asyncio.create_task(later.run())
@@ -267,6 +294,6 @@ async def test_the_names_of_one_users_files_leave_memory_for_others(tmp_path, mo
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
-    for one, job in made:
-        await files.done(one, job)
-    await queued(long, HOSTILE)
+    for one in made:
+        await files.done(one, one.first)
+    await queued(files, long, HOSTILE, next(jobs))
