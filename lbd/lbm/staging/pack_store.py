@@ -294,9 +294,9 @@ def memory_bytes(send: Collection[bytes | str], fetch: Collection[bytes | str]) 
     )
 
 
-def disk_bytes(paths: Iterable[bytes]) -> int:
-    """Returns how much disk a note with these paths takes at first, at most."""
-    return NOTE_BYTES + JSON_BYTES * sum(map(len, paths))
+def disk_bytes(paths: Iterable[bytes], said_bytes: int) -> int:
+    """Returns how much disk a note with these paths and places takes at first, at most."""
+    return NOTE_BYTES + JSON_BYTES * (sum(map(len, paths)) + said_bytes)
 
 
 def sync(directory: Path) -> None:

@@ -81,7 +81,7 @@ class QueuedFiles:
         check_allowed(self._config.stage)
         name, said_bytes = "", COMPLAINT_BYTES + NOTED_BYTES * len(request.fetch)
         note_bytes = memory_bytes(request.send, request.fetch) + said_bytes
-        disk = disk_bytes((*request.send, *request.fetch, request.directory)) + said_bytes
+        disk = disk_bytes((*request.send, *request.fetch, request.directory), said_bytes)
         if not self.store.memory.has_room(uid, note_bytes):
             raise Unavailable(TOO_MANY_NAMES)
         try:
