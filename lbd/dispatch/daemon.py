@@ -241,10 +241,6 @@ class Dispatcher:
         self.starts.keep(submission, start, len(found.spec))
         return start
 
-    async def uid_of(self, submission: int) -> int:
-        """Returns the uid of the submitter. Raises LedgerTrouble."""
-        return (await self.start_of(submission)).uid
-
     def keep_start(self, submission: int, stored: Stored) -> None:
         """Keeps the start for its first attempt, which may be far off; it is parsed then."""
         self.starts.keep(submission, stored, len(stored.spec))

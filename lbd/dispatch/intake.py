@@ -270,9 +270,9 @@ def submitter_of(
     request = request_in(stored)
     if request is None:
         raise LbdError("this cannot be queued: its command is not a RunRequest")
-    # A host of the previous release gives its user's number only in the request.
-    uid = asked.uid if asked.HasField("uid") else request.uid
-    submitter = Submitter(asked.origin, asked.user, uid)
+    if not asked.HasField("uid"):  # 0 is root
+        raise LbdError("this cannot be queued: it does not say whose it is")
+    submitter = Submitter(asked.origin, asked.user, asked.uid)
     if fault := contradiction(request, submitter):
         raise LbdError(f"this cannot be queued: {fault}")
     return submitter, request

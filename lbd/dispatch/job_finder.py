@@ -101,7 +101,7 @@ class JobFinder:
             wanted = Wanted(
                 ended_too=ended_too, limit=ANSWER_MAX, bytes_max=bytes_max, commands=commands
             )
-            return await self.owners.known(await self.ledger.find(wanted))
+            return await self.ledger.find(wanted)
         meant = await self._meant(selectors, asker, absent, by_number=by_number)
         rows = await self._found(replace(meant.wanted, bytes_max=bytes_max, commands=commands))
         await self._check_found(selectors, meant, {row.id for row in rows}, absent)
@@ -119,17 +119,14 @@ class JobFinder:
         named."""
         if not selectors:
             wanted = Wanted(ended_too=ended_too, limit=ANSWER_MAX, bytes_max=bytes_max)
-            rows = await self.owners.known(await self.ledger.lines(wanted))
-            return await self._tallied(rows)
+            return await self._tallied(await self.ledger.lines(wanted))
         meant = await self._meant(selectors, asker, absent)
         wanted = replace(meant.wanted, bytes_max=bytes_max)
         tasks, whole = list[JobRow](), list[JobRow]()
         if meant.tasks:
             tasks = await self._found(replace(wanted, ranges=meant.tasks))
         if meant.jobs or not meant.tasks:
-            whole = await self.owners.known(
-                await self.ledger.lines(replace(wanted, ranges=meant.jobs))
-            )
+            whole = await self.ledger.lines(replace(wanted, ranges=meant.jobs))
         found = {row.id for row in tasks} | {row.id for row in whole} | {row.first for row in whole}
         await self._check_found(selectors, meant, found, absent)
         return sorted(
@@ -210,7 +207,7 @@ class JobFinder:
             raise LbdError(TOO_MANY)
         if wanted.bytes_max and sum(len(row.command) for row in rows) >= wanted.bytes_max:
             raise LbdError(TOO_LONG)
-        return await self.owners.known(rows)
+        return rows
 
     async def to_act_on(
         self,

@@ -68,7 +68,7 @@ class QueueService:
         rate = dispatcher.config.dispatch.host_bytes_per_s
         self._paces = Paces(rate, dispatcher.config.dispatch.host_message_bytes)
         self._calls = Calls(trust, rate)
-        owners = Owners(dispatcher.by_uid, dispatcher.uid_of)
+        owners = Owners(dispatcher.by_uid)
         self._submissions = Submissions(dispatcher, self._predictions, owners)
         self._finder = JobFinder(dispatcher.ledger, owners)
         self._orders = Orders(dispatcher, owners, self._finder)

@@ -5,7 +5,7 @@ from google.protobuf.message import DecodeError
 
 from lbd.dispatch.core.ledger_rows import LedgerTrouble, Stored
 from lbd.net.gen import dispatch_pb2 as pb
-from lbd.net.submitter import has_too_many_words, request_in
+from lbd.net.submitter import has_too_many_words
 from lbd.text.command_words import TOO_MANY_WORDS
 
 
@@ -16,14 +16,10 @@ class UnreadableSpec(LedgerTrouble):
 def start_in(stored: Stored) -> pb.Start:
     """Raises UnreadableSpec."""
     try:
-        start = pb.Start(origin=stored.origin, user=stored.user)
+        start = pb.Start(origin=stored.origin, user=stored.user, uid=stored.uid)
         start.spec.ParseFromString(stored.spec)
-        if has_too_many_words(start.spec):  # an earlier release let it in
+        if has_too_many_words(start.spec):
             raise UnreadableSpec(TOO_MANY_WORDS)
-        if stored.uid is not None:
-            start.uid = stored.uid
-        elif (request := request_in(start.spec)) is not None:
-            start.uid = request.uid  # the host checks whether origin and user agree
     except (DecodeError, TypeError, ValueError):
         raise UnreadableSpec("its command in the ledger is malformed") from None
     return start

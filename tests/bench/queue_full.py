@@ -103,10 +103,10 @@ def make_singles(db: sqlite3.Connection) -> None:
     (last,) = db.execute("SELECT MAX(id) FROM submissions").fetchone()
     pending = "FROM jobs WHERE finished IS NULL"
     db.execute(
-        'INSERT INTO submissions (id, "user", origin, name, command, spec, slots, may_restart,'
-        " only_host, idempotency_key, first_job, jobs)"
-        f" SELECT ? + id, 'user' || id % 2, 'h1', '', CAST('true ' || id AS BLOB), x'', 1, 1, 'h9',"
-        f" '', id, 1 {pending}",
+        'INSERT INTO submissions (id, "user", uid, origin, name, command, spec, slots,'
+        " may_restart, only_host, idempotency_key, first_job, jobs)"
+        " SELECT ? + id, 'user' || id % 2, id % 2, 'h1', '', CAST('true ' || id AS BLOB), x'', 1,"
+        f" 1, 'h9', '', id, 1 {pending}",
         (last,),
     )
     db.execute(

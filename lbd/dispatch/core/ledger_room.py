@@ -27,7 +27,7 @@ ENDED_SHARE = 2  # half of the room is for ended jobs
 class OnRecord(NamedTuple):
     """What one user's submissions from one host take."""
 
-    who: object  # as in the ledger; None: from a ledger without uids
+    who: object  # as in the ledger
     user: str  # as given by `share_of`
     origin: str
     jobs: int

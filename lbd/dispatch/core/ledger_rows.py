@@ -44,6 +44,7 @@ class Submission:
     """The request of one `lbrun`: one job, or those of an array. `spec` is opaque here."""
 
     user: str
+    uid: int  # of `user` on `origin`
     origin: str
     name: str
     command: bytes  # for display: its words, a NUL after each
@@ -57,7 +58,6 @@ class Submission:
     count: int = 1
     slots_most: int = 0  # the most slots it can use; 0: no more than `slots`
     priority: int = 0
-    uid: int | None = None  # of `user` on `origin`
     target: float | None = None  # of an array: when it should end, UNIX seconds
     deadline: float | None = None  # or by when
     gang: int = 0  # how many start together; 0: each starts alone
@@ -163,7 +163,7 @@ class Stored:
     spec: bytes
     origin: str
     user: str
-    uid: int | None  # None: from a ledger without uids
+    uid: int
     key: str = ""  # --idempotency-key
 
 
@@ -202,6 +202,7 @@ class JobRow:
     id: int
     submission: int
     user: str
+    uid: int  # of `user` on `origin`
     origin: str
     name: str
     command: bytes
@@ -227,7 +228,6 @@ class JobRow:
     slots_held: int | None  # by its last attempt
     priority: int
     requeued: float | None  # when it was requeued after its end
-    uid: int | None = None  # of `user` on `origin`; None: from a ledger without uids
     target: float | None = None  # of its array, as in `Submission`
     deadline: float | None = None
     gang: int = 0
@@ -341,7 +341,7 @@ class Wanted:
 
     ranges: tuple[tuple[int, int], ...] = ()  # both ends included
     user: str = ""  # "": any user
-    uid: int | None = None  # with `user`: by number, and by name only where no number is known
+    uid: int | None = None  # with `user`: by number instead of by name
     ended_too: bool = False
     ended_only: bool = False
     foretold_only: bool = False  # only jobs with a predicted wait

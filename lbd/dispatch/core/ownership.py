@@ -6,8 +6,7 @@ jobs, its claim counts for the jobs that it submitted, and for others' only if t
 allows it.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lbd.config.schema import Config
 from lbd.dispatch.core.ledger_rows import JobRow
@@ -35,7 +34,6 @@ def fault_of_admins(host: str, config: Config) -> str:
 @dataclass(frozen=True, slots=True)
 class Owners:
     by_uid: bool
-    uid_of: Callable[[int], Awaitable[int]]  # of a stored submission's owner, by submission id
 
     def asker(self, user: str, uid: int | None) -> Asker:
         return Asker(user, uid if self.by_uid else None)
@@ -44,10 +42,3 @@ class Owners:
         if self.by_uid:
             return asker.uid is not None and asker.uid == row.uid
         return asker.user == row.user
-
-    async def known(self, rows: Sequence[JobRow]) -> list[JobRow]:
-        """Fills in the users' numbers where those count, also for rows from an older ledger."""
-        old = {row.submission for row in rows if row.uid is None} if self.by_uid else ()
-        uids = {number: await self.uid_of(number) for number in old}
-        return [replace(row, uid=uids[row.submission]) if row.submission in uids else row
-                for row in rows]  # fmt: skip

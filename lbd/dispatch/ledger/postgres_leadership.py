@@ -22,7 +22,7 @@ from lbd.dispatch.core.ledger_rows import Deposed
 from lbd.dispatch.ledger.connection import REFUSED, TROUBLES, Connection
 from lbd.dispatch.ledger.patience import Patience, Seen, Tenure
 from lbd.dispatch.ledger.postgres import PostgresLedger
-from lbd.dispatch.ledger.schema import STEPS, VERSION
+from lbd.dispatch.ledger.schema import missing_steps
 from lbd.errors import ConfigError
 from lbd.process.boot_clock import clock_s
 
@@ -166,12 +166,7 @@ class Leadership:
         except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
             await self._make_ground(connection)
             return await self._look()
-        if row["version"] > VERSION:
-            raise ConfigError(
-                f"dispatch.store {self._connection.where}: of a newer lbd (schema "
-                f"{row['version']}, ours is {VERSION}); install that version, or name another "
-                "database"
-            )
+        missing_steps(row["version"], f"dispatch.store {self._connection.where}")
         term_ms = await connection.fetchval(TERM) if row["version"] else None
         return Seen(row["fencing"], row["leader"], row["beat"], (term_ms or 0) / 1e3)
 
@@ -213,9 +208,9 @@ async def migrate(connection: asyncpg.Connection, fencing: int, term_s: float) -
     async with connection.transaction():
         await connection.fetchval("SELECT fence($1)", fencing)
         version = await connection.fetchval("SELECT version FROM leadership")
-        for step in STEPS[version:]:
+        for number, step in missing_steps(version, "dispatch.store"):
             await connection.execute(in_dialect(step), timeout=MIGRATION_S)
-        await connection.execute("UPDATE leadership SET version = $1", VERSION)
+            await connection.execute("UPDATE leadership SET version = $1", number)
         await connection.execute(SET_TERM, math.ceil(term_s * 1e3))
 
 

@@ -69,8 +69,7 @@ def excess(found: Sequence[OnRecord], weight: Weight, keep: int, *, by_uid: bool
     """
     who, sizes = column(by_uid=by_uid), Counter[object]()
     for one in found:
-        if one.who is not None:
-            sizes[one.who] += one.jobs if weight == "jobs" else one.size_bytes
+        sizes[one.who] += one.jobs if weight == "jobs" else one.size_bytes
     share = even_share(sizes.values(), keep)
     if share is None:
         return Excess(who)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lbd.dispatch.core.records import Cause, Fate
 from lbd.dispatch.core.restore import OPEN_FATES
-from lbd.dispatch.ledger.schema import VERSION
+from lbd.dispatch.ledger.schema import missing_steps
 from lbd.dispatch.ledger.sqlite import migrate
 from lbd.errors import ConfigError
 from lbd.model import JobState
@@ -77,8 +77,7 @@ def check(ledger: sqlite3.Connection, path: Path) -> None:
     """Raises ConfigError if it is not a ledger, or one of a newer release."""
     (version,) = ledger.execute("PRAGMA user_version").fetchone()
     (health,) = ledger.execute("PRAGMA quick_check(1)").fetchone()
-    if version > VERSION:
-        raise ConfigError(f"{path.name} in it is of a newer lbd; install that version")
+    missing_steps(version, f"{path.name} in it")
     if version < 1 or health != "ok":
         raise ConfigError(f"{path.name} in it is a damaged ledger ({health})")
     # A trigger or a view would run SQL written by someone else.

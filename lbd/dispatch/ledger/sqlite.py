@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lbd.dispatch.core.ledger_room import Disk, Excess
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
-from lbd.dispatch.ledger.schema import STEPS, VERSION
+from lbd.dispatch.ledger.schema import VERSION, missing_steps
 from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, steps
 from lbd.dispatch.ledger.work import Ask, MakeWork, Over, Result, Row, Work, advance
 from lbd.errors import ConfigError
@@ -49,7 +49,7 @@ VACUUM_PAGES = 2000  # returned to the disk at a time, after jobs were deleted
 
 class SqliteLedger(Store):
     def __init__(self, path: Path) -> None:
-        """Raises ConfigError if it is not a ledger, or one of a newer version; LedgerTrouble if its
+        """Raises ConfigError if it is not a ledger, or one of another version; LedgerTrouble if its
         disk is full."""
         super().__init__()
         self._path = path
@@ -252,12 +252,7 @@ def readable(text: bytes) -> str:
 
 def migrate(db: sqlite3.Connection, path: Path) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version > VERSION:
-        raise ConfigError(
-            f"dispatch.store {path}: of a newer lbd (schema {version}, ours is {VERSION}); "
-            "install that version, or name another file"
-        )
-    for number, step in enumerate(STEPS[version:], version + 1):
+    for number, step in missing_steps(version, f"dispatch.store {path}"):
         db.executescript(f"BEGIN; {step} PRAGMA user_version = {number}; COMMIT;")
 
 

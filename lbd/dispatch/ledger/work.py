@@ -52,11 +52,11 @@ JOB_COLUMNS = """
 """
 WITH_USERS = "JOIN submissions s ON s.id = j.submission"
 SUBMISSION_COLUMNS = """
-    id, "user", origin, name, length(command), slots, may_restart, only_host, slots_most, priority,
-    uid, target, deadline, gang, limit_s, parallelism, sigma, work_s, first_job, jobs, indexes,
+    id, "user", uid, origin, name, length(command), slots, may_restart, only_host, slots_most,
+    priority, target, deadline, gang, limit_s, parallelism, sigma, work_s, first_job, jobs, indexes,
     at_once, run_after, not_before, needs, spooled FROM submissions
 """
-COMMAND_BYTES, FIRST_JOB = 4, 18  # their positions in these columns
+COMMAND_BYTES, FIRST_JOB = 5, 18  # their positions in these columns
 VALUES_MAX = 500  # in one statement
 PAGE = 1000  # jobs read together, before their size is checked and other queries get in
 LIVE_BYTES = 64 << 20  # of commands read together at the start
@@ -209,7 +209,7 @@ def apply_all(changes: Sequence[Dated]) -> Work[None]:
         yield Many("UPDATE jobs SET met = 1 WHERE id = ?", [(int(c.job),) for c in met])
     if stop_reasons:
         yield Many(
-            "UPDATE attempts SET wish = ? WHERE job = ? AND number = ?",
+            "UPDATE attempts SET stop_reason = ? WHERE job = ? AND number = ?",
             [(c.stop_reason, int(c.job), c.attempt) for c in stop_reasons],
         )
 
@@ -449,8 +449,8 @@ def conditions(wanted: Wanted) -> tuple[str, list[str], list[object]]:
     # Jobs must be walked newest first, rather than sorting all of a user's submissions: so these
     # comparisons are written so that no index is used.
     if wanted.user and wanted.uid is not None:
-        clauses.append("""(s.uid + 0 = ? OR (s.uid IS NULL AND s."user" || '' = ?))""")
-        values += [wanted.uid, wanted.user]
+        clauses.append("s.uid + 0 = ?")
+        values.append(wanted.uid)
     elif wanted.user:
         clauses.append("""s."user" || '' = ?""")
         values.append(wanted.user)
@@ -459,7 +459,6 @@ def conditions(wanted: Wanted) -> tuple[str, list[str], list[object]]:
 
 Part = tuple[str, list[int]]  # a condition on job ids, and its values
 OF_UID = "SELECT id, first_job, jobs FROM submissions WHERE uid = ?"
-OF_NULL_UID = 'SELECT id, first_job, jobs FROM submissions WHERE uid IS NULL AND "user" = ?'
 OF_USER = 'SELECT id, first_job, jobs FROM submissions WHERE "user" = ?'
 
 
@@ -493,12 +492,8 @@ class Parts:
         """Returns the newest of the user's submissions before this one."""
         user, uid = self._wanted.user, self._wanted.uid
         rest = " AND id < ? ORDER BY id DESC LIMIT ?"
-        if uid is None:
-            return (yield Ask(OF_USER + rest, (user, before, VALUES_MAX)))
-        rows = yield Ask(OF_UID + rest, (uid, before, VALUES_MAX))
-        older = yield Ask(OF_NULL_UID + rest, (user, before, VALUES_MAX))
-        newest = sorted([*rows, *older], key=lambda row: -whole(row[0]))
-        return newest[:VALUES_MAX]
+        of_whom, who = (OF_USER, user) if uid is None else (OF_UID, uid)
+        return (yield Ask(of_whom + rest, (who, before, VALUES_MAX)))
 
 
 Submissions = dict[object, Row]  # by id
@@ -670,15 +665,17 @@ def jobs_of(
     for row in rows:
         if (shared := known.get(row[1])) is None:
             continue
-        _, user, origin, name, _, slots, may_restart, only, slots_most, priority, *others = shared
-        uid, target, deadline, gang, limit_s, *most_of_them, spooled = others
+        _, user, uid, origin, name, _, slots, may_restart, only, slots_most, priority, *others = (
+            shared
+        )
+        target, deadline, gang, limit_s, *most_of_them, spooled = others
         *speedup_and_array, after, not_before, needs = most_of_them
         number, submission, barred, *most_of_it, met, wait_s, low_s, high_s = row
         *middle, held, requeued, predicted_s, still_s, since = most_of_it
         own = bool(may_restart), only, names_in(str(barred)), *middle
         values = (
-            number, submission, user, origin, name, commands.get(submission, b""), slots, *own,
-            slots_most, held, priority, requeued, uid, target, deadline, gang, limit_s,
+            number, submission, user, uid, origin, name, commands.get(submission, b""), slots, *own,
+            slots_most, held, priority, requeued, target, deadline, gang, limit_s,
             predicted_s, *speedup_and_array, needs, bool(spooled), still_s, since, after,
             not_before, bool(met), wait_s, low_s, high_s,
         )  # fmt: skip

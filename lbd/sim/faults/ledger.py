@@ -29,10 +29,11 @@ class Ledger:
         parallelism, sigma = sent.speedup or (None, None)
         for number, index in enumerate(sent.array_indexes(), first):
             self.jobs[number] = JobRow(
-                number, first, sent.user, sent.origin, sent.name, sent.command, sent.slots,
+                number, first, sent.user, sent.uid, sent.origin, sent.name, sent.command,
+                sent.slots,
                 sent.may_restart, sent.only, sent.excluded, index, JobState.PENDING.value, 1, 0, 0,
                 "", "", unix_s, None, None, None, None, 0, "", sent.slots_most, None,
-                sent.priority, None, sent.uid, sent.target, sent.deadline,
+                sent.priority, None, sent.target, sent.deadline,
                 gang=sent.gang, limit_s=sent.limit_s,
                 predicted_s=sent.foretold.raw_s if number == first else None,
                 parallelism=parallelism, sigma=sigma, work_s=sent.work_s,

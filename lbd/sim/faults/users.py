@@ -14,6 +14,7 @@ from lbd.model import HostId, JobId, Needs
 COMMAND_GAP_S, JOB_GAP_S, SECOND_THOUGHT_S = 0.7, 1.2, 4.0  # on average
 GANGS = 0.4  # share of submissions, if there are gangs
 NAMES = ("ann", "bob")
+UID = 1000  # of all of them: names count here
 VERBS = ("kill", "requeue", "hold", "release")
 
 
@@ -108,7 +109,7 @@ class Users:
         count = rng.choice((1, 1, 1, 3))
         slots = rng.choice((1, 1, 1, 2))
         sent = Submission(
-            rng.choice(NAMES), "h1", "", b"true", b"", slots, rng.random() < 0.8,
+            rng.choice(NAMES), UID, "h1", "", b"true", b"", slots, rng.random() < 0.8,
             slots_most=2, first_index=1 if count > 1 else None, count=count,
             at_once=self._made % 3 if count > 1 else 0,
         )  # fmt: skip

@@ -48,7 +48,7 @@ class Burst:
 
     def submits(self, count=40, within_s=0.4, **more):
         """Returns what is kept of each of a burst, and what is shown of the last at once."""
-        sent, kept = replace(Submission("ann", "h1", "", MINE, b""), **more), []
+        sent, kept = replace(Submission("ann", 1000, "h1", "", MINE, b""), **more), []
         self.predictions.forecast.plays.allowance.took(STEPS, "ann", self.table.now_s)
         for n in range(count):
             kept.append(self.predictions.of_submission(sent))
@@ -70,7 +70,7 @@ def test_a_burst_of_short_jobs_behind_long_ones_is_forecast_by_how_long_these_ta
 
 def test_those_on_their_way_to_the_disk_are_counted_with_their_own_times(monkeypatch):
     burst = Burst(monkeypatch)
-    sent = Submission("ann", "h1", "", MINE, b"")
+    sent = Submission("ann", 1000, "h1", "", MINE, b"")
     before = burst.predictions.of_submission(sent)
     written = [burst.predictions.comes(sent) for _ in range(32)]
     after = burst.predictions.of_submission(sent)

@@ -75,7 +75,7 @@ async def test_nothing_is_promised_while_the_head_waits_for_more_slots():
     world = Malleable("pred", lives_s=SHORT_LIVES_S)
     world.host("h1", 4)
     predictions = Predictions(world.queues, None, by_uid=False)
-    sent = Submission("ann", "h1", "", b"true", b"")
+    sent = Submission("ann", 1000, "h1", "", b"true", b"")
     world.arrive("first", slots=3)
     assert predictions.of_submission(sent).wait_s == 0.0
     assert predictions.of_submission(replace(sent, slots_most=4)) is None

@@ -154,21 +154,17 @@ async def test_a_host_is_told_who_submitted_what_it_runs(world):
     assert Submitted().common(start).fault == ""
 
 
-async def test_a_host_of_the_previous_release_sends_the_number_of_its_user_in_the_request(world):
+async def test_a_submission_without_the_number_of_its_user_is_refused(world):
     asked = asking()
     asked.ClearField("uid")
-    assert (await world.submit(asked)).error == ""
-    (row,) = await world.ledger.live()
-    assert row.uid == 1001
+    assert "does not say whose it is" in (await world.submit(asked)).error
 
 
 @pytest.mark.parametrize(("inner", "runs"), [({}, True), ({"origin": "h1"}, False)], ids=str)
-async def test_a_request_from_an_older_ledger_runs_only_in_the_name_of_its_submitter(
-    world, inner, runs
-):
-    """That ledger has no user numbers, and nobody checked whether its requests agree with it."""
+async def test_a_request_in_the_ledger_runs_only_in_the_name_of_its_submitter(world, inner, runs):
+    """Others may have written to it."""
     spec = asking(inner).spec.SerializeToString()
-    accepted = await world.ledger.submit(Submission("ann", "h2", "", b"id", spec), 1.0)
+    accepted = await world.ledger.submit(Submission("ann", 1001, "h2", "", b"id", spec), 1.0)
     start = await world.dispatcher.start_of(accepted.submission)
     assert (start.origin, start.user, start.uid) == ("h2", "ann", 1001)
     assert (Submitted().common(start).fault == "") is runs
@@ -368,15 +364,6 @@ async def test_where_numbers_count_each_user_has_their_own_keys(by_uid):
     hers = await by_uid.submit(asking({"uid": 1002}, uid=1002, key="k"))
     again = await by_uid.submit(asking(key="k"))
     assert (mine.first, hers.first, again.first) == (1, 2, 1)
-
-
-async def test_where_numbers_count_those_missing_in_an_older_ledger_are_found(by_uid):
-    spec = asking().spec.SerializeToString()
-    await by_uid.ledger.submit(Submission("ann", "h2", "", b"id", spec), 1.0)
-    await by_uid.dispatcher._restore()
-    theirs = await by_uid.act(verb="hold", selectors=["1"], user="ann", uid=1002)
-    assert list(theirs.errors) == ["permission denied: job 1 is not yours"]
-    assert list((await by_uid.act(verb="hold", selectors=["1"], user="ann", uid=1001)).done) == [1]
 
 
 async def test_where_names_count_numbers_do_not(world):

@@ -90,7 +90,7 @@ async def test_a_job_that_waits_for_a_resource_has_an_interval():
 
 async def test_the_interval_of_a_forecast_is_shown_as_it_was_made(tmp_path):
     ledger = SqliteLedger(tmp_path / "ledger.sqlite")
-    await ledger.submit(Submission("ann", "h1", "", b"true", b""), 1000.0)
+    await ledger.submit(Submission("ann", 1000, "h1", "", b"true", b""), 1000.0)
     (row,) = await ledger.find(Wanted())
     await ledger.close()
     found = job_info(row, "", False, Prediction(9.0, "how", within_s=(4.0, 30.0)))
@@ -120,7 +120,9 @@ async def test_of_a_job_in_a_directory_of_its_own_it_is_known_where_it_was_submi
 async def test_an_array_shows_what_was_predicted_for_its_first_task(tmp_path):
     ledger = SqliteLedger(tmp_path / "ledger.sqlite")
     foretold = Foretold(60.0, 66.0, 39.0, 108.0)
-    sent = Submission("ann", "h1", "", b"true", b"", first_index=1, count=3, foretold=foretold)
+    sent = Submission(
+        "ann", 1000, "h1", "", b"true", b"", first_index=1, count=3, foretold=foretold
+    )
     await ledger.submit(sent, 1000.0)
     (row,) = await ledger.find(Wanted(((3, 3),)))
     tally = (await ledger.tallies([row]))[1]
@@ -137,7 +139,7 @@ async def test_an_array_shows_what_was_predicted_for_its_first_task(tmp_path):
 async def test_what_was_a_rough_guess_at_submission_is_one_after_it(tmp_path):
     """It looked like a promise that was broken: "waited 15s (predicted: 7.0s)"."""
     ledger = SqliteLedger(tmp_path / "ledger.sqlite")
-    sent = Submission("ann", "h1", "", b"true", b"", foretold=Foretold(None, 7.0))
+    sent = Submission("ann", 1000, "h1", "", b"true", b"", foretold=Foretold(None, 7.0))
     await ledger.submit(sent, 1000.0)
     await ledger.submit(replace(sent, first_index=1, count=3), 1000.0)
     await ledger.submit(replace(sent, foretold=Foretold(7.0, 7.0)), 1000.0)

@@ -27,7 +27,7 @@ async def test_one_with_more_words_in_an_older_ledger_cannot_be_started_anywhere
     accepted = []
     for words in (QUEUED_WORDS_MAX, QUEUED_WORDS_MAX + 1, 240_000):
         spec = asking({"argv": [b""] * words}).spec.SerializeToString()
-        sent = Submission("ann", "h2", "", b"id", spec)
+        sent = Submission("ann", 1000, "h2", "", b"id", spec)
         accepted.append((await world.ledger.submit(sent, 1.0)).submission)
     await world.dispatcher.start_of(accepted[0])
     for submission in accepted[1:]:  # of which the job ends, once every host was tried

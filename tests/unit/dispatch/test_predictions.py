@@ -33,7 +33,9 @@ async def ledger(tmp_path):
 
 async def ran(ledger, predicted_s, waited_s):
     """A job that came at 1000 s and started later."""
-    sent = Submission("ann", "h1", "", b"true", b"", foretold=Foretold(predicted_s, predicted_s))
+    sent = Submission(
+        "ann", 1000, "h1", "", b"true", b"", foretold=Foretold(predicted_s, predicted_s)
+    )
     await runs(ledger, JobId(str((await ledger.submit(sent, 1000.0)).first)), 1000.0 + waited_s)
 
 
@@ -61,7 +63,7 @@ async def test_the_calibration_covers_all_ended_jobs_with_a_prediction(ledger):
     predictions = Predictions(table().queues, ledger, by_uid=False)
     for n in range(30):
         await ran(ledger, 10.0 * 1.1**n, 20.0 * 1.1**n)  # always twice as long
-    await ledger.submit(Submission("ann", "h1", "", b"true", b""), 1.0)
+    await ledger.submit(Submission("ann", 1000, "h1", "", b"true", b""), 1.0)
     found = (await predictions.calibration()).calibration
     assert found.jobs == 30
     assert (found.slope, found.intercept) == pytest.approx((1.0, 0.30103), abs=1e-3)
@@ -101,7 +103,7 @@ def test_the_verdict_on_forecasts_is_stable_between_two_looks(factor, before, is
 
 async def test_only_the_first_task_of_an_array_is_compared(ledger):
     """Sixty tasks of two seconds ran one by one: the array was predicted to start at once."""
-    sent = Submission("ann", "h1", "", b"true", b"", first_index=1, count=60)
+    sent = Submission("ann", 1000, "h1", "", b"true", b"", first_index=1, count=60)
     first = (await ledger.submit(replace(sent, foretold=Foretold(0.0, 0.0)), 1000.0)).first
     for n in range(60):
         await runs(ledger, JobId(str(first + n)), 1000.1 + 2.0 * n)
@@ -145,7 +147,7 @@ async def test_there_is_no_outcome_for_jobs_that_started_twice_or_were_not_predi
 def test_no_prediction_is_made_for_jobs_that_start_out_of_turn():
     gangs = GangTable()
     predictions = Predictions(gangs.life.queues, None, by_uid=False)
-    sent = Submission("ann", "h1", "", b"true", b"")
+    sent = Submission("ann", 1000, "h1", "", b"true", b"")
     assert predictions.of_submission(sent) == Foretold(0.0, 0.0)
     assert predictions.of_submission(replace(sent, needs="gpu=1")) is None  # no host has one
     array = replace(sent, first_index=1, count=3)
@@ -165,7 +167,7 @@ def test_what_is_kept_of_a_forecast_is_what_is_shown_of_it():
     for name in ("1", "2", "3", "4"):
         world.arrive(name)
     predictions = Predictions(world.queues, None, by_uid=False)
-    kept = predictions.of_submission(Submission("ann", "h1", "", b"true", b""))
+    kept = predictions.of_submission(Submission("ann", 1000, "h1", "", b"true", b""))
     world.arrive("5")
     shown = predictions.forecast.of(world.queues.registry[JobId("5")], clock_s())
     told = kept.wait_s, kept.low_s, kept.high_s

@@ -199,7 +199,7 @@ class World:
             return  # and the caller is told so
         slots, index = self.rng.choice((1, 1, 1, self.widest)), 1 if count > 1 else None
         sent = Submission(
-            self.rng.choice(("ann", "bob")), "h1", "", b"true", b"", slots, may_restart,
+            self.rng.choice(("ann", "bob")), 1000, "h1", "", b"true", b"", slots, may_restart,
             slots_most=self.rng.choice((slots, self.widest)), first_index=index, count=count,
             priority=self.rng.randint(-1, 1),
         )  # fmt: skip

@@ -183,8 +183,8 @@ def test_hosts_are_named_in_the_order_of_the_tiers():
 
 def row(**more):
     values = {
-        "id": 1, "submission": 1, "user": "u", "origin": "h1", "name": "", "command": b"x",
-        "slots": 2, "may_restart": True, "only": "", "barred": (), "slots_most": 2,
+        "id": 1, "submission": 1, "user": "u", "uid": 1000, "origin": "h1", "name": "",
+        "command": b"x", "slots": 2, "may_restart": True, "only": "", "barred": (), "slots_most": 2,
         "slots_held": None, "priority": 0, "array_index": None,
         "state": "done", "tier": 1, "attempt": 1, "crashes": 0, "reason": "", "host": "h1",
         "submitted": 5.0, "started": 10.0, "finished": 12.0, "cpu_s": 1.5, "exit_status": 0,

@@ -77,7 +77,7 @@ def test_few_ended_jobs_are_kept_on_a_disk_that_others_fill():
 
 
 def test_the_size_of_a_submission_on_record():
-    empty = Submission("ann", "h1", "", b"", b"", count=0)
+    empty = Submission("ann", 1000, "h1", "", b"", b"", count=0)
     assert empty.size_bytes == 0
     for more in (
         {"command": b"1234"}, {"spec": b"1234"}, {"name": "1234"}, {"key": "1234"},

@@ -8,11 +8,6 @@ import pytest
 from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import AdminConfig, Config
 from lbd.dispatch.core.ownership import Asker, Owners, fault_of_admins
-from tests.unit.dispatch.core.test_cutoffs import row
-
-
-async def nobody_asks(number):
-    raise AssertionError(number)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +22,7 @@ def test_the_host_of_an_administrator_is_that_of_the_dispatcher_or_one_that_it_n
 
 @pytest.mark.parametrize(("by_uid", "uid"), [(True, 1000), (False, None)])
 def test_user_numbers_are_required_where_they_count(by_uid, uid):
-    assert Owners(by_uid, nobody_asks).asker("ann", 1000) == Asker("ann", uid)
+    assert Owners(by_uid).asker("ann", 1000) == Asker("ann", uid)
 
 
 @pytest.mark.parametrize(
@@ -38,19 +33,4 @@ def test_user_numbers_are_required_where_they_count(by_uid, uid):
     ],
 )  # fmt: skip
 def test_a_job_belongs_to_its_user_by_name_or_by_number(by_uid, asker, owns):
-    assert Owners(by_uid, nobody_asks).owns(asker, SimpleNamespace(user="ann", uid=1000)) is owns
-
-
-@pytest.mark.parametrize("by_uid", [True, False])
-async def test_user_numbers_missing_in_an_older_ledger_are_looked_up_where_they_count(by_uid):
-    asked = []
-
-    async def uid_of(submission):
-        asked.append(submission)
-        return 1000 + submission
-
-    uids = ((7, 5), (None, 6), (None, 6), (None, 8))
-    rows = [row(uid=uid, submission=submission) for uid, submission in uids]
-    found = await Owners(by_uid, uid_of).known(rows)
-    assert sorted(asked) == ([6, 8] if by_uid else [])
-    assert [one.uid for one in found] == ([7, 1006, 1006, 1008] if by_uid else [7, *[None] * 3])
+    assert Owners(by_uid).owns(asker, SimpleNamespace(user="ann", uid=1000)) is owns

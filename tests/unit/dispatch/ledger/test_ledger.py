@@ -50,7 +50,8 @@ async def ledger(tmp_path, request):
 
 
 def submission(user="ann", **more):
-    return Submission(user, "h1", "name", more.pop("command", b"echo\0x"), b"spec", **more)
+    values = {"uid": 1000, "origin": "h1", "name": "name", "command": b"echo\0x", "spec": b"spec"}
+    return Submission(user, **values | more)
 
 
 def changed(job, state, fate=None, ending=None, **more):
@@ -75,7 +76,7 @@ async def test_ids_rise_and_an_array_has_its_own(ledger):
     assert [row.id for row in rows] == [1, 2, 3, 4, 5]
     assert [row.array_index for row in rows] == [None, 7, 8, 9, None]
     assert [row.id for row in await ledger.live(2, 2)] == [3, 4]
-    assert await ledger.spec(array.submission) == Stored(b"spec", "h1", "ann", None)
+    assert await ledger.spec(array.submission) == Stored(b"spec", "h1", "ann", 1000)
 
 
 async def test_the_target_of_an_array_is_kept(ledger):

@@ -12,9 +12,8 @@ import pytest
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.core.records import Begin
 from lbd.dispatch.core.restore import queued_job
-from lbd.dispatch.ledger import connection
+from lbd.dispatch.ledger import connection, schema
 from lbd.dispatch.ledger import postgres as writing
-from lbd.dispatch.ledger import postgres_leadership as leadership
 from lbd.dispatch.ledger.patience import Seen
 from lbd.dispatch.ledger.postgres_leadership import Leadership, migrate
 from lbd.dispatch.ledger.sqlite import SqliteLedger, connect
@@ -99,8 +98,8 @@ async def test_a_standby_does_not_take_over_from_a_leader_that_has_beaten_since(
 async def test_a_leader_of_the_past_does_not_change_the_tables(database, monkeypatch):
     async with led(database) as (first, _), led(database, "h2"):
         late = await connection.Connection(database, "late", TERM_S).get()
-        steps = (*leadership.STEPS, "CREATE TABLE too_late (id INTEGER);")
-        monkeypatch.setattr(leadership, "STEPS", steps)
+        steps = (*schema.STEPS, "CREATE TABLE too_late (id INTEGER);")
+        monkeypatch.setattr(schema, "STEPS", steps)
         with pytest.raises(asyncpg.PostgresError, match="is over"):
             await migrate(late, first.fencing, TERM_S)
         found = await late.fetchval("SELECT to_regclass('lbd.too_late')")

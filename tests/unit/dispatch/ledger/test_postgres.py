@@ -9,17 +9,15 @@ import pytest
 
 from lbd.dispatch.core.ledger_rows import Deposed, LedgerTrouble, Wanted
 from lbd.dispatch.core.records import Begin
-from lbd.dispatch.ledger import connection
+from lbd.dispatch.ledger import connection, schema
 from lbd.dispatch.ledger import postgres as writing
-from lbd.dispatch.ledger import postgres_leadership as leadership
 from lbd.dispatch.ledger.patience import Patience, Seen, Tenure
 from lbd.dispatch.ledger.postgres_leadership import Leadership
-from lbd.dispatch.ledger.schema import STEPS, VERSION
+from lbd.dispatch.ledger.schema import FIRST, VERSION
 from lbd.errors import ConfigError, Unavailable
 from lbd.model import HostId, JobId
 from tests.unit.dispatch.leaders import TERM_S, led
 from tests.unit.dispatch.ledger.test_ledger import all_day, submission
-from tests.unit.dispatch.ledger.test_schema import OLD_JOB, check_brought_up
 
 H1 = HostId("h1")
 
@@ -225,17 +223,17 @@ async def test_the_outcome_of_an_interrupted_commit_is_queried(database, postgre
         assert [row.id for row in await ledger.live()] == [accepted.first]
 
 
-@pytest.mark.parametrize("version", range(1, VERSION))
-async def test_an_older_database_is_brought_up_to_date(database, postgres, monkeypatch, version):
-    with monkeypatch.context() as older:
-        older.setattr(leadership, "STEPS", STEPS[:version])
-        older.setattr(leadership, "VERSION", version)
-        async with led(database):
-            pass
-    name = database.partition("@/")[2].partition("?")[0]
-    assert postgres.sql(f"SET search_path = lbd; {OLD_JOB}", name).returncode == 0
+async def test_a_database_of_an_older_release_gets_the_steps_that_it_lacks(
+    database, postgres, monkeypatch
+):
     async with led(database) as (_, ledger):
-        await check_brought_up(ledger, version)
+        await ledger.submit(submission(), 1.0)
+    monkeypatch.setattr(schema, "STEPS", (*schema.STEPS, "CREATE TABLE later (id INTEGER);"))
+    monkeypatch.setattr(schema, "VERSION", VERSION + 1)
+    async with led(database) as (_, ledger):
+        assert [row.user for row in await ledger.live()] == ["ann"]
+    name = database.partition("@/")[2].partition("?")[0]
+    assert postgres.sql("SELECT * FROM lbd.later", name).returncode == 0
 
 
 async def test_an_untrusted_certificate_is_reported(monkeypatch):
@@ -248,12 +246,16 @@ async def test_an_untrusted_certificate_is_reported(monkeypatch):
         await found.first()
 
 
-async def test_a_database_of_a_newer_version_is_left_alone(database, postgres):
+@pytest.mark.parametrize(
+    ("version", "says"),
+    [(VERSION + 1, "of a newer lbd"), (FIRST - 1, "of an lbd before its first release")],
+)
+async def test_a_database_of_another_version_is_left_alone(database, postgres, version, says):
     async with led(database):
         pass
     name = database.partition("@/")[2].partition("?")[0]
-    postgres.sql(f"UPDATE lbd.leadership SET version = {VERSION + 1}", name)
-    with pytest.raises(ConfigError, match="of a newer lbd"):
+    postgres.sql(f"UPDATE lbd.leadership SET version = {version}", name)
+    with pytest.raises(ConfigError, match=says):
         async with led(database):
             pass
 

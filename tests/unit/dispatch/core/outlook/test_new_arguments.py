@@ -129,7 +129,7 @@ def test_if_one_new_argument_takes_longer_than_all_known_so_do_the_others():
 
 def test_what_is_kept_of_it_corrects_no_other_forecast():
     predictions = Predictions(busy(1).queues, None, by_uid=False)
-    sent = Submission("ann", "h2", "", b"./fit.sh\0" + b"99\0", b"")
+    sent = Submission("ann", 1000, "h2", "", b"./fit.sh\0" + b"99\0", b"")
     kept = predictions.of_submission(sent)
     assert kept.raw_s is None
     assert kept.wait_s > 0
@@ -139,7 +139,7 @@ async def test_waits_for_known_arguments_that_came_true_do_not_narrow_the_interv
     """Twelve jobs with new arguments waited 7 to 20 s. It was said with a tenth to spare in both
     directions, since the waits of the round before, with known arguments, came true: 3 missed."""
     predictions = Predictions(busy(12).queues, None, by_uid=False)
-    sent = Submission("ann", "h2", "", b"./fit.sh\0" + b"99\0", b"")
+    sent = Submission("ann", 1000, "h2", "", b"./fit.sh\0" + b"99\0", b"")
     drawn = predictions.of_submission(sent)
     predictions.learn_from([CameTrue(one_s := 2.0 * 1.15**n, 0.95 * one_s) for n in range(40)])
     assert predictions.correction.tells_of(drawn.wait_s)

@@ -19,7 +19,7 @@ from tests.unit.dispatch.core.malleable.test_heads import Table as MalleableTabl
 from tests.unit.dispatch.gangs import H1, H2, Table
 
 KNOWN_S = [10.0 + n / 10 for n in range(20)]
-SENT = Submission("ann", "h1", "", b"true", b"")
+SENT = Submission("ann", 1000, "h1", "", b"true", b"")
 
 
 def full(lives_s=KNOWN_S, **more):
