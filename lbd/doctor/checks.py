@@ -21,7 +21,6 @@ from lbd.text.units import duration_text, show_size
 from lbd.trust.authority import Authority, is_superseded
 from lbd.trust.certificates import is_signed_by
 from lbd.trust.files import HostFiles, authority_dir, host_files
-from lbd.trust.names import said_of
 from lbd.trust.root_directory import check_root_directory
 
 OK, WARN, FAULT = "ok", "warn", "fault"
@@ -171,7 +170,7 @@ def trust(config: Config) -> Iterator[Check]:
         yield Check("certificate", FAULT, open_to_all.partition(";")[0], fix)
     elif joined:
         yield from certificate(config, files)
-        yield from names_given(config)
+        yield from authority_key(config)
     elif config.security.key_file:
         yield key_file(config.security.key_file)
     elif authority_is_here(config):
@@ -267,14 +266,14 @@ def revoked_here(config: Config, files: HostFiles) -> Check:
     return Check("certificate", FAULT, f"{says}starts here", fix)
 
 
-def names_given(config: Config) -> Iterator[Check]:
-    """On the authority's host: checks whether a host has had a name that passes for another's. On
-    its former host: whether the key is still there."""
+def authority_key(config: Config) -> Iterator[Check]:
+    """On the authority's host: checks whether only root has its key. On its former host: whether
+    the key is still there."""
     authority = Authority(authority_dir(config), config.tls.certificate_s)
     try:
         if not authority.exists():
             return
-        ledger = authority.ledger()
+        authority.ledger()
     except ConfigError:
         return  # not readable by us
     home = host_files(config).read_home()[0]
@@ -298,9 +297,6 @@ def names_given(config: Config) -> Iterator[Check]:
             yield Check(
                 "authority", WARN, str(problem), "so a token may belong to another authority"
             )
-    now_s = time.time()
-    if badly := [host for host in ledger.named_badly() if ledger.hosts[host].until_s > now_s]:
-        yield Check("names", WARN, said_of(badly), "check whose machines they are: `lbctl status`")
 
 
 def key_file(path: str) -> Check:

@@ -46,11 +46,6 @@ class AskedAuthority(Authority):
     def signed_list(self) -> bytes:
         return super().signed_list() if self.has_key else self._ask("list")
 
-    def revoke_named_badly(self) -> list[str]:
-        """Revokes them if this process has the key; otherwise the key's process does so at its
-        start."""
-        return super().revoke_named_badly() if self.has_key else []
-
     def _ask(self, op: str, **given: bytes) -> bytes:
         """Raises Unavailable, or Refusal with the authority's reason."""
         texts = {key: value.decode("ascii", "replace") for key, value in given.items()}

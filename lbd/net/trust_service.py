@@ -78,16 +78,10 @@ class TrustService:
         host = await self._tls.caller(context)
         authority = await self._need_authority(context)
         shown = certificate_of(context)
-        issue = self._tls.identity_of(shown, time.time()).issue
         try:
-            if request.proof or not authority.has_key:
-                made = await asyncio.to_thread(
-                    authority.renew_shown, shown, request.request, request.proof, time.time()
-                )
-            else:  # from an earlier release; TLS has verified that it has the key
-                made = await asyncio.to_thread(
-                    authority.renew, host, issue, request.request, time.time()
-                )
+            made = await asyncio.to_thread(
+                authority.renew_shown, shown, request.request, request.proof, time.time()
+            )
         except LbdError as problem:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(problem))
         log.info(

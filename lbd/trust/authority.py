@@ -203,16 +203,6 @@ class Authority:
         self._save(replace(ledger, hosts=hosts))
         return made + credentials.chain
 
-    def revoke_named_badly(self) -> list[str]:
-        """Returns those revoked now; if there are any, the list of revocations has grown."""
-        with self._locked() as ledger:
-            found = [host for host in ledger.named_badly() if not ledger.hosts[host].revoked]
-            if found:
-                gone = {host: replace(ledger.hosts[host], revoked=True) for host in found}
-                hosts = {**ledger.hosts, **gone}
-                self._save(replace(ledger, hosts=hosts, number=ledger.number + 1))
-        return found
-
     def revoke(self, host: str) -> bytes:
         """Revokes a host. Returns the new signed list."""
         with self._locked() as ledger:

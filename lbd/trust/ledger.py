@@ -6,7 +6,6 @@ from pathlib import Path
 
 from lbd.errors import ConfigError, LbdError
 from lbd.trust.files import read
-from lbd.trust.names import why_not
 from lbd.trust.revocations import Revocations
 
 NUMBERS_SKIPPED = 1000  # more than the hosts revoked between a copy and its restoration
@@ -84,21 +83,6 @@ class Ledger:
         if host not in self.hosts or self.hosts[host].revoked:
             raise LbdError(f"{host} is revoked, or joined after this copy was made: use a host "
                            "that was in the cluster then")  # fmt: skip
-
-    def named_badly(self) -> list[str]:
-        """Returns hosts whose certified name TLS could take for another host's.
-
-        Earlier releases issued such names, whose holders may have been other hosts (see
-        `trust.names`).
-        """
-        spelled: dict[str, set[str]] = {}
-        for host in self.hosts:
-            spelled.setdefault(host.lower(), set()).add(host)
-        return sorted(
-            host
-            for host in self.hosts
-            if host != self.home and (why_not(host) or len(spelled[host.lower()]) > 1)
-        )
 
     def token(self, number: str) -> TokenRecord | None:
         return next((token for token in self.tokens if token.id == number), None)

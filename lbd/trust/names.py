@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lbd.text.host_name import LABEL_OF_OURS, NAME_RULE, is_host_name
-from lbd.text.one_line import one_line
 
 SUFFIX = LABEL_OF_OURS
 ANY_HOST = f"any{SUFFIX}"  # any host of the cluster at that address
@@ -71,13 +70,3 @@ def why_not(host: str) -> str:
     except ValueError:
         return "" if any(mark.isalpha() for mark in host) else "has no letter in it"
     return "is an address"
-
-
-def said_of(badly_named: Sequence[str]) -> str:
-    """Returns the message about hosts whose names the authority would not certify today, and which
-    it therefore revoked."""
-    shown = one_line(", ".join(map(ascii, badly_named)))
-    return (
-        f"revoked: {shown}: TLS could mistake such a name for another host's, so another host "
-        "may have joined under it; run `lbctl token create NEWNAME` for a host that should stay"
-    )

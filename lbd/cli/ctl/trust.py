@@ -42,7 +42,7 @@ from lbd.trust import token as tokens
 from lbd.trust.authority import Authority, check_name, is_superseded
 from lbd.trust.enrol import enrol, install
 from lbd.trust.files import HostFiles, authority_dir, host_files, write_private
-from lbd.trust.root_directory import check_root_directory, move_authority
+from lbd.trust.root_directory import check_root_directory
 
 TOKEN_LIFE_S = 3600.0
 TOKEN_CHARS_MAX = 1000
@@ -270,8 +270,6 @@ def is_for_member(token: tokens.Token, files: HostFiles, host: str) -> bool:
 def authority_in(config: Config) -> Authority:
     """Raises ConfigError if others could have put it where only root may write."""
     need_root = os.geteuid() == 0 and config.daemons.user != ROOT
-    if moved := move_authority(config, need_root=need_root):
-        say(moved)
     authority = Authority(authority_dir(config), config.tls.certificate_s)
     if need_root and authority.root.exists():
         check_root_directory(authority.root)

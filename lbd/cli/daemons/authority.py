@@ -19,8 +19,7 @@ from lbd.process.stop import Stop
 from lbd.trust.authority import Authority
 from lbd.trust.enrol import follow_address
 from lbd.trust.files import authority_dir, host_files
-from lbd.trust.names import said_of
-from lbd.trust.root_directory import check_root_directory, move_authority
+from lbd.trust.root_directory import check_root_directory
 
 if TYPE_CHECKING:
     from lbd.keeper.local_account import LocalUser
@@ -41,15 +40,11 @@ def run(config: Config) -> int:
 
 
 async def serve(config: Config, account: "LocalUser", stop: Stop, ready: Ready) -> None:
-    if moved := move_authority(config, need_root=True):
-        log.info("%s", moved)
     authority = Authority(authority_dir(config), config.tls.certificate_s)
     if not authority.exists():
         raise ConfigError(f"there is no authority in {authority.root}; `lbctl init` creates one")
     check_root_directory(authority.root)
     authority.keep_from(account.gid)
-    if revoked := authority.revoke_named_badly():
-        log.warning("%s", said_of(revoked))
     follow_address(
         authority,
         host_files(config),

@@ -31,7 +31,6 @@ from lbd.process.log_level import LOOK_S, LevelFile
 from lbd.process.pid_lock import take_pid_locks
 from lbd.process.stop import Stop
 from lbd.process.wake_ups import next_moment
-from lbd.trust.names import said_of
 
 log = logging.getLogger(__name__)
 
@@ -146,9 +145,6 @@ async def open_port(
         return {m.name: m.lim_target for m in members if m.name != lim.state.me}
 
     authority = trust.authority
-    if authority is not None and (revoked := authority.revoke_named_badly()):
-        trust.learn(authority.signed_list())
-        log.warning("%s", said_of(revoked))
     if authority is not None:
         from lbd.trust.enrol import follow_address  # only the authority's host needs it
 

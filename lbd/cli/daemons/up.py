@@ -117,16 +117,14 @@ def prepare(config: Config, account: LocalUser | None) -> None:
 
 
 def prepare_authority(config: Config, account: LocalUser | None) -> None:
-    """Puts the authority in its place, its ledger readable for the daemons. Warns on errors."""
-    if not authority_dir(config).exists() and not Path(config.host.state_dir, "authority").exists():
+    """Makes the authority's ledger readable for the daemons. Warns on errors."""
+    if not authority_dir(config).exists():
         return
     # Imported only here, to save memory.
     from lbd.trust.authority import Authority
-    from lbd.trust.root_directory import check_root_directory, move_authority
+    from lbd.trust.root_directory import check_root_directory
 
     try:
-        if moved := move_authority(config, need_root=account is not None):
-            complain("lbd up", moved)
         authority = Authority(authority_dir(config), config.tls.certificate_s)
         if account is not None and authority.exists():
             check_root_directory(authority.root)

@@ -166,7 +166,7 @@ async def test_a_dispatcher_starts_with_whatever_work_an_older_one_let_in(world,
     """Half of so little work underflows to 0, and a mean of 0 s is invalid."""
     spec = asking().spec.SerializeToString()
     sent = Submission("ann", 1001, "h2", "", b"id", spec, slots=2, first_index=0, count=3,
-                      uid=1001, target=time.time() + TASK_S, work_s=5e-324)  # fmt: skip
+                      target=time.time() + TASK_S, work_s=5e-324)  # fmt: skip
     accepted = await world.ledger.submit(sent, 1.0)
     async with opened(tmp_path / "ledger.sqlite") as next_one:
         await next_one.dispatcher._restore()

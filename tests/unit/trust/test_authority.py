@@ -18,7 +18,7 @@ from lbd.trust import authority as a
 from lbd.trust import certificates, der
 from lbd.trust.enrol import enrol, install
 from lbd.trust.files import HostFiles, make_private_dir, write_private
-from lbd.trust.names import Identity, identity_of, names_of, said_of
+from lbd.trust.names import Identity, identity_of, names_of
 from lbd.trust.revocations import Revocations
 
 NOW_S = time.time()
@@ -206,34 +206,6 @@ def test_a_file_is_private_before_its_first_byte(tmp_path, monkeypatch):
         a.os.umask(before)
     assert seen[0] == 0o600
     assert [p.name for p in tmp_path.iterdir()] == ["key"]
-
-
-OF_OLD = ("0.h1.lbd.", "*.h1.lbd.", "h\x1b[2J")
-
-
-def test_a_ledger_of_an_earlier_release_is_checked(authority):
-    """It has hosts whose names could be taken for another's, and two that are one host to TLS."""
-    joined(authority, "h2")
-    joined(authority, "n3")
-    ledger = authority.ledger()
-    until_s = NOW_S + DAY_S
-    old = {name: a.Known(0, until_s) for name in (*OF_OLD, "N3")} | {"h4.": a.Known(2, 0.0, True)}
-    authority._save(a.replace(ledger, hosts=ledger.hosts | old))
-    for name in OF_OLD:
-        with pytest.raises(ConfigError, match="host name"):
-            authority.renew(name, 0, request(), NOW_S)
-    expected = sorted((*OF_OLD, "N3", "n3"))
-    assert authority.revoke_named_badly() == expected
-    assert authority.revoke_named_badly() == []
-    list_ = a.verified(authority.signed_list(), authority.certificate)
-    assert list_ == Revocations(1, dict.fromkeys(expected, 1) | {"h4.": 3})
-    for name in expected:
-        with pytest.raises(LbdError):
-            authority.renew(name, 0, request(), NOW_S)
-    authority.renew("h2", 0, request(), NOW_S)
-    said = said_of(expected)
-    assert said.startswith("revoked: ")
-    assert said.isprintable()
 
 
 @pytest.mark.parametrize("name", ["0.h1.lbd.", "0.h1.lbd", "h2.", "*.h1.lbd.", "h 2", "h\n2"])

@@ -73,12 +73,6 @@ def test_a_damaged_ledger_is_one_line(tmp_path, text):
         read_ledger(tmp_path / "ledger.json")
 
 
-def test_hosts_whose_names_could_be_taken_for_others_are_found_except_for_the_home():
-    hosts = dict.fromkeys(("h1", "h2", "H2", "10.0.0.1", "0.h4.lbd."), Known(0, 9.0))
-    assert Ledger("c", "h1", 0, hosts).named_badly() == ["0.h4.lbd.", "10.0.0.1", "H2", "h2"]
-    assert Ledger("c", "10.0.0.1", 0, hosts).named_badly() == ["0.h4.lbd.", "H2", "h2"]
-
-
 def test_the_place_it_has_moved_to_is_read_again(tmp_path):
     file = tmp_path / "ledger.json"
     moved = LEDGER.moved_to("h1", "10.0.0.1:7901", Revocations())

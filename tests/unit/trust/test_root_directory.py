@@ -14,7 +14,7 @@ from lbd.errors import ConfigError
 from lbd.launch.own_places import LINKS_MAX
 from lbd.trust.authority import Authority
 from lbd.trust.files import authority_dir
-from lbd.trust.root_directory import check_root_directory, move_authority
+from lbd.trust.root_directory import check_root_directory
 from tests.unit.mounts import mounted
 
 DAEMONS = 65534
@@ -104,29 +104,6 @@ def test_a_directory_that_others_may_write_to_is_not_trusted(tmp_path, mode):
         check_root_directory(path)
 
 
-def test_an_authority_of_an_earlier_release_is_moved(config):
-    old = made(authority_dir(replace(config, tls=replace(
-        config.tls, authority_dir=f"{config.host.state_dir}/authority"
-    ))))  # fmt: skip
-    before = old.credentials(), old.ledger()
-    assert "has moved from" in move_authority(config, need_root=True)
-    moved = authority_in(config)
-    assert (moved.credentials(), moved.ledger()) == before
-    assert moved.key_file.stat().st_uid == 0
-    assert not old.root.exists()
-    assert move_authority(config, need_root=True) == ""
-
-
-def test_one_that_the_daemons_could_have_made_is_not(config):
-    root = authority_dir(config).with_name("state") / "authority"
-    made(root)
-    os.chown(root, DAEMONS, DAEMONS)
-    with pytest.raises(ConfigError, match="cp -rT"):
-        move_authority(config, need_root=True)
-    assert not authority_dir(config).exists()
-    assert move_authority(config, need_root=False)
-
-
 @pytest.mark.parametrize("links", [LINKS_MAX, LINKS_MAX + 1])
 def test_a_chain_of_links_is_bounded(tmp_path, links):
     (tmp_path / "0").mkdir()
@@ -140,35 +117,6 @@ def test_a_chain_of_links_is_bounded(tmp_path, links):
         check()
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_an_authority_in_the_right_place_is_left_alone(config, named):
-    """None is moved over it, nor away where the configuration names another directory."""
-    old = made(authority_dir(config).with_name("state") / "authority")
-    if named:
-        config = replace(
-            config, tls=replace(config.tls, authority_dir=str(old.root.parent / "new"))
-        )
-    else:
-        made(authority_dir(config))
-    assert move_authority(config, need_root=False) == ""
-    assert old.exists()
-
-
-def test_a_link_in_place_of_the_old_one_is_not_followed(config):
-    """The account that has the state directory may have put it there."""
-    elsewhere = made(authority_dir(config).with_name("elsewhere"))
-    old = authority_dir(config).with_name("state") / "authority"
-    old.symlink_to(elsewhere.root)
-    with pytest.raises(ConfigError, match="authority cannot be moved to "):
-        move_authority(config, need_root=True)
-    assert elsewhere.exists()
-
-
-def test_where_there_is_no_authority_none_is_moved(config):
-    assert move_authority(config, need_root=True) == ""
-    assert not authority_dir(config).exists()
-
-
 def test_only_in_a_sticky_directory_may_others_write(tmp_path):
     (tmp_path / "open/root").mkdir(parents=True)
     (tmp_path / "open").chmod(0o1777)
@@ -176,14 +124,6 @@ def test_only_in_a_sticky_directory_may_others_write(tmp_path):
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(ConfigError, match="open can be changed by others than root"):
         check_root_directory(tmp_path / "open/root")
-
-
-def test_a_directory_of_root_that_others_may_write_to_is_not_moved(config):
-    root = authority_dir(config).with_name("state") / "authority"
-    made(root)
-    root.chmod(0o770)
-    with pytest.raises(ConfigError, match="cp -rT"):
-        move_authority(config, need_root=True)
 
 
 def test_what_a_user_has_mounted_in_a_place_for_all_is_not_trusted(tmp_path):

@@ -13,7 +13,7 @@ from lbd.cli.ctl.cluster.authority import is_here
 from lbd.cli.lbctl import main
 from lbd.config.access import DaemonsConfig
 from lbd.config.load import load
-from lbd.doctor.checks import names_given, trust
+from lbd.doctor.checks import authority_key, trust
 from lbd.doctor.peers import authority
 from lbd.errors import PeerError
 from lbd.net.tls import Tls
@@ -133,7 +133,7 @@ def test_where_its_host_is_lost_a_backup_will_do_and_revocations_stay(hosts, lbc
     assert back.authority is not None
     back.learn(second.files.read_signed())
     assert back.authority is None
-    (found,) = names_given(load(str(first.config)))
+    (found,) = authority_key(load(str(first.config)))
     assert (found.state, found.fix) == ("warn", f"rm -r {first.authority.root}")
     for words in (("token", "create"), ("revoke", "h2"), ("authority", "give", tmp_path / "c")):
         assert "the authority is on h2: run this there" in refused(lbctl(first, *words, status=1))
