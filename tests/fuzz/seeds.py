@@ -111,7 +111,10 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     "client_request": (COMMAND, fields((c.CPU, b"0.5"), (c.STATUS, b"0"))),
     "stream_messages": (
         job_stream.pack_batch(
-            [job_stream.pack(1, b"R", b"x"), job_stream.pack(2, b"D", job_stream.delivered(1, 9))]
+            [
+                job_stream.pack(1, b"R", b"x"),
+                job_stream.pack(2, b"D", job_stream.delivered(1, 9, 1 << 16)),
+            ]
         ),
     ),
     "run_requests": (RUN.SerializeToString(),),

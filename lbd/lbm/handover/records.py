@@ -26,7 +26,6 @@ class SourceState:
     number: int = 0  # 1 or 2, for outputs
     descriptor: Fd = NO_FD  # none: its end was reached
     under_way_bytes: int = 0
-    delivered_bytes: int = 0
     read_bytes: int = 0
     last_chance: bool = False  # nobody writes any more
     errno: int = 0  # why not everything was read
@@ -36,7 +35,6 @@ class SourceState:
 class SinkState:
     """The writing end of one direction."""
 
-    acknowledge_bytes: int = 0  # as an earlier release has written
     number: int = 0
     descriptor: Fd = NO_FD  # none: nobody reads any more, or its end was passed on
     queue: tuple[bytes, ...] = ()  # not written yet
@@ -47,7 +45,7 @@ class SinkState:
     errno: int = 0  # why not everything was written
     is_read: bool = True
     taken_bytes: int | None = None  # what its reader had read by then, if known
-    window_bytes: int = 0  # granted; 0: the sender opens it
+    window_bytes: int = 0  # granted
 
 
 @dataclass(slots=True)
@@ -172,7 +170,6 @@ class FarRun:
     asked_to_end: bool = False
     has_exited: bool = False
     ended: bytes | None = None  # Ended, if it has come and not all output is written
-    grants_windows: bool = False  # the other host knows of windows that are granted
 
 
 @dataclass(slots=True)

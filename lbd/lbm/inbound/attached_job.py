@@ -309,7 +309,6 @@ class AttachedJob(Performer):
         beyond = f"beyond its slots: {use_of(slots)}" if slots.used > slots.total else ""
         note = "; ".join(filter(None, (self.note, beyond)))
         started = lbm_pb2.Started(host=name, pid=pid, note=note, index=load, slots=self.slots)
-        started.grants_windows = self.request.grants_windows
         self._say(tags.STARTED, started.SerializeToString(), LINGER_S)
         if not self.is_alone:
             self._follow_ends()

@@ -50,18 +50,6 @@ class LineEnds:
         return data
 
 
-def window_of(request: lbm_pb2.RunRequest, share: AShare, left: SinkState | None) -> Window:
-    """That of the input. What is typed needs no more than the first."""
-    has_terminal, is_granted = request.HasField("terminal"), request.grants_windows
-    return Window(
-        share,
-        tags.FIRST_WINDOW_BYTES if has_terminal and is_granted else tags.WINDOW_BYTES,
-        is_granted=is_granted,
-        slow_start=not has_terminal,
-        left_bytes=left.window_bytes if left is not None else 0,
-    )
-
-
 class JobStdio:
     """Made before the command; `hear` takes what the origin sends for it."""
 
@@ -128,12 +116,15 @@ class JobStdio:
         self._stdin = self._sink(Descriptor(ours, self._threads, ours=True))
 
     def _sink(self, descriptor: Descriptor, left: SinkState | None = None) -> Sink:
-        talk, window = self._talk, window_of(self._request, self._share, left)
+        talk = self._talk
+        # What is typed needs no more than the first window.
+        largest_bytes = tags.WINDOW_BYTES if self.pty is None else tags.FIRST_WINDOW_BYTES
+        left_bytes = left.window_bytes if left is not None else 0
         return Sink(
             descriptor,
             lambda *counts: talk.put(tags.DELIVERED, tags.delivered(0, *counts)),
             lambda: talk.put(tags.STDIN_GONE),
-            window,
+            Window(self._share, largest_bytes, left_bytes=left_bytes),
             of_command=self.pty is None,
             left=left,
         )
@@ -155,9 +146,6 @@ class JobStdio:
         self, number: int, descriptor: Descriptor, pty: Pty | None, left: SourceState | None = None
     ) -> Source:
         tag, talk = tags.STDOUT if number == 1 else tags.STDERR, self._talk
-        window_bytes = tags.WINDOW_BYTES if pty is None else tags.SCREEN_BYTES
-        if self._request.grants_windows:
-            window_bytes = tags.FIRST_WINDOW_BYTES
         if pty is not None and self._request.terminal.ends_lines:
             descriptor.filter = LineEnds(pty, self._state, talk)
         return Source(
@@ -165,7 +153,6 @@ class JobStdio:
             # The end of an output may wait for the end of the command, which is usually near.
             lambda data: talk.put(tag, data, 0.0 if data else LINGER_S),
             talk.flush,
-            window_bytes,
             is_full=lambda: talk.is_full,
             at_once=pty is not None,
             left=left,

@@ -61,25 +61,21 @@ class Source:
         descriptor: Descriptor,
         send: Callable[[bytes], None],
         sent: Callable[[], Awaitable[None]],
-        window_bytes: int,
+        window_bytes: int = FIRST_WINDOW_BYTES,
         *,
         is_full: Callable[[], bool] = lambda: False,
-        slow_start: bool = False,
         at_once: bool = False,
         left: SourceState | None = None,
     ) -> None:
         """`is_full`: nothing may be sent before `sent` has returned. `window_bytes`: the window
-        until more is granted. `slow_start`: nothing is granted, and it opens up to that as the
-        other side is seen to read on. `at_once`: somebody watches the output, so small pieces are
-        not gathered. `left`: state from an earlier LBM."""
+        until more is granted. `at_once`: somebody watches the output, so small pieces are not
+        gathered. `left`: state from an earlier LBM."""
         self._at_once = at_once
         self._descriptor = descriptor
         self._send = send
         self._sent = sent
         self._is_full = is_full
-        first_bytes = FIRST_WINDOW_BYTES if slow_start else window_bytes
-        self._state = state = left or SourceState(first_bytes)
-        self._largest_window_bytes = window_bytes
+        self._state = state = left or SourceState(window_bytes)
         self._room = asyncio.Event()
         if state.under_way_bytes < state.window_bytes:
             self._room.set()
@@ -99,17 +95,13 @@ class Source:
         return trouble_of(self._state.errno)
 
     def delivered(self, count: int, granted_bytes: int = 0) -> None:
-        """Notes that the other side has delivered `count` bytes more, and grants that window unless
-        0. Raises ValueError if fewer were sent."""
+        """Notes that the other side has delivered `count` bytes more, and grants that window, if
+        it is larger. Raises ValueError if fewer were sent."""
         state = self._state
         if count > state.under_way_bytes:
             raise ValueError("an acknowledgement of more than was sent")
         state.under_way_bytes -= count
-        state.delivered_bytes += count
-        if granted_bytes:
-            state.window_bytes = max(state.window_bytes, min(granted_bytes, WINDOW_BYTES))
-        elif state.delivered_bytes > FIRST_WINDOW_BYTES:
-            state.window_bytes = min(2 * state.window_bytes, self._largest_window_bytes)
+        state.window_bytes = max(state.window_bytes, min(granted_bytes, WINDOW_BYTES))
         if state.under_way_bytes < state.window_bytes:
             self._room.set()
 
@@ -284,7 +276,7 @@ class Sink:
         of_command: bool = False,
         left: SinkState | None = None,
     ) -> None:
-        """`delivered` gets a count of bytes and the window to grant, or 0; `gone` is called once if
+        """`delivered` gets a count of bytes and the window to grant; `gone` is called once if
         nobody reads the descriptor any more.
 
         `of_command`: it is the pipe of a command's input, and `taken_bytes` tells at the command's
@@ -418,7 +410,7 @@ class Sink:
             queue=tuple(bytes(piece) for piece in (self._current[done:], *self._queue) if piece),
             written_bytes=written,
             unreported_bytes=self._state.unreported_bytes + done,
-            window_bytes=self._window.granted_bytes,
+            window_bytes=self._window.size_bytes,
         )
 
     def _report(self) -> None:
@@ -426,7 +418,7 @@ class Sink:
         state.reported_bytes += state.unreported_bytes
         if state.reported_bytes > FIRST_WINDOW_BYTES:
             self._window.grow()
-        self._delivered(state.unreported_bytes, self._window.granted_bytes)
+        self._delivered(state.unreported_bytes, self._window.size_bytes)
         state.unreported_bytes = 0
 
     async def taken_bytes(self) -> int | None:

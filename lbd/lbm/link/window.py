@@ -2,7 +2,7 @@
 
 A stream begins with `FIRST_WINDOW_BYTES`. Its window doubles as the receiver writes on, as long as
 the budget of whose stream it is has room: so what somebody does not read is bounded by the budget,
-and what is read flows. An earlier release has the sender open the window, or it is wide at once.
+and what is read flows.
 """
 
 from collections.abc import Callable
@@ -26,35 +26,21 @@ class Window:
     """The window of one stream that we receive."""
 
     def __init__(
-        self,
-        share: AShare,
-        largest_bytes: int = WINDOW_BYTES,
-        *,
-        is_granted: bool = True,
-        slow_start: bool = False,
-        left_bytes: int = 0,
+        self, share: AShare, largest_bytes: int = WINDOW_BYTES, *, left_bytes: int = 0
     ) -> None:
-        """`share`: of a budget, of whose stream it is. `is_granted`: the sender goes by what we
-        grant. One that does not may send the largest window at once, or after a `slow_start` of its
-        own. `left_bytes`: as an earlier LBM has granted, if not 0."""
+        """`share`: of a budget, of whose stream it is. `left_bytes`: as an earlier LBM has granted,
+        if not 0."""
         self._share = share
-        self._largest_bytes, self._is_granted = largest_bytes, is_granted
-        first_bytes = min(FIRST_WINDOW_BYTES, largest_bytes)
-        self.size_bytes = (left_bytes or first_bytes) if is_granted else largest_bytes
-        acknowledged_bytes = first_bytes if slow_start and not is_granted else self.size_bytes
-        self.acknowledge_bytes = acknowledged_bytes // ACKNOWLEDGE_SHARE
-        self._first_bytes = first_bytes
-        share.add(self.size_bytes - first_bytes)
+        self._largest_bytes = largest_bytes
+        self._first_bytes = min(FIRST_WINDOW_BYTES, largest_bytes)
+        self.size_bytes = left_bytes or self._first_bytes
+        self.acknowledge_bytes = self.size_bytes // ACKNOWLEDGE_SHARE
+        share.add(self.size_bytes - self._first_bytes)
 
     @property
     def most_bytes(self) -> int:
         """What may be under way at most: the last piece, no longer than a window, overdraws it."""
         return 2 * self.size_bytes
-
-    @property
-    def granted_bytes(self) -> int:
-        """What to tell the sender; 0: nothing."""
-        return self.size_bytes if self._is_granted else 0
 
     def grow(self) -> None:
         """Doubles it, if that is within the budget."""

@@ -8,10 +8,10 @@ end.
 
 Each data direction of a job has a window of its own: what a sender may have under way that the
 receiver has not acknowledged as *delivered* (written to the reader's descriptor). It begins with
-`FIRST_WINDOW_BYTES`, and acknowledgements grant more (window.py), unless one of the two runs an
-earlier release. An acknowledgement wakes four threads, so one covers several pieces of a long
-stream. Both ends take every message as it comes, so a slow reader of one output blocks no other
-output, no signal and no other job, and memory stays bounded whatever gRPC buffers underneath.
+`FIRST_WINDOW_BYTES`, and acknowledgements grant more (window.py). An acknowledgement wakes four
+threads, so one covers several pieces of a long stream. Both ends take every message as it comes, so
+a slow reader of one output blocks no other output, no signal and no other job, and memory stays
+bounded whatever gRPC buffers underneath.
 """
 
 import signal
@@ -46,7 +46,7 @@ LAST = (REFUSED, FAILED, ENDED)
 
 # both ways
 # one byte (which stream: 0, 1, 2), the count of bytes delivered, and the window that is granted
-# from now on, unless it is the sender who opens it
+# from now on
 DELIVERED = b"D"
 UNKNOWN = b"?"  # one byte: a tag that was received and is not known here
 
@@ -141,14 +141,13 @@ def read_counts(body: bytes) -> tuple[int, int]:
     return int.from_bytes(body[:8], "little"), int.from_bytes(body[8:], "little")
 
 
-def delivered(stream: int, count: int, window_bytes: int = 0) -> bytes:
-    """The body of DELIVERED; `window_bytes`: what is granted, unless 0."""
-    granted = window_bytes.to_bytes(8, "little") if window_bytes else b""
-    return bytes((stream,)) + count.to_bytes(8, "little") + granted
+def delivered(stream: int, count: int, window_bytes: int) -> bytes:
+    """The body of DELIVERED."""
+    return bytes((stream,)) + count.to_bytes(8, "little") + window_bytes.to_bytes(8, "little")
 
 
 def read_delivered(body: bytes) -> tuple[int, int, int]:
-    """(stream, count, window that is granted or 0). Raises ValueError on anything else."""
-    if len(body) not in (9, 17) or body[0] > 2:
+    """(stream, count, window that is granted). Raises ValueError on anything else."""
+    if len(body) != 17 or body[0] > 2:
         raise ValueError("a malformed acknowledgement")
     return body[0], int.from_bytes(body[1:9], "little"), int.from_bytes(body[9:], "little")

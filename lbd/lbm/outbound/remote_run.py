@@ -85,7 +85,6 @@ class RemoteRun:
         begin yet. Raises LostContact if it may have begun, but that is unknown."""
         place = self._host, self._state.address
         if isinstance(request, lbm_pb2.RunRequest):
-            request.grants_windows = True
             self._state.has_terminal = request.HasField("terminal")
         try:
             talk = await self._streams.converse(*place)
@@ -127,7 +126,6 @@ class RemoteRun:
             if tag == tags.STARTED:
                 started = self._decoded(lbm_pb2.Started, body)
                 started.note = one_line(started.note)
-                self._state.grants_windows = started.grants_windows
                 return started
             if tag == tags.REFUSED:
                 self._ended = True

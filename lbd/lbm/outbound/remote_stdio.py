@@ -67,12 +67,9 @@ class RemoteStdio:
         )
 
     def _sink(self, number: int, descriptor: Descriptor, left: SinkState | None = None) -> Sink:
-        # An earlier release may send a standard error that is no terminal in larger pieces.
-        is_screen = self._state.has_terminal and (self._state.grants_windows or number == 1)
         window = Window(
             self._windows(),
-            tags.SCREEN_BYTES if is_screen else tags.WINDOW_BYTES,
-            is_granted=self._state.grants_windows,
+            tags.SCREEN_BYTES if self._state.has_terminal else tags.WINDOW_BYTES,
             left_bytes=left.window_bytes if left is not None else 0,
         )
         talk = self._talk  # nothing here refers to us: cycles are collected late
@@ -90,16 +87,9 @@ class RemoteStdio:
             descriptor,
             lambda data: talk.put(tags.STDIN, data),
             talk.flush,
-            self._input_window_bytes,
             is_full=lambda: talk.is_full,
-            slow_start=not self._state.grants_windows,
             left=left,
         )
-
-    @property
-    def _input_window_bytes(self) -> int:
-        """As long as nothing is granted."""
-        return tags.FIRST_WINDOW_BYTES if self._state.grants_windows else tags.WINDOW_BYTES
 
     def start(self) -> None:
         self._writing = {number: sink.start() for number, sink in self._sinks.items()}
@@ -151,9 +141,8 @@ class RemoteStdio:
             self._talk.put(tags.OUTPUT_GONE, bytes((number,)))
 
     def delivered(self, number: int, count: int, granted_bytes: int) -> bool:
-        """Notes that the command's host has written so much input more, and which window it grants
-        unless 0. Returns whether the caller may type on. Raises ValueError if fewer bytes were
-        sent."""
+        """Notes that the command's host has written so much input more, and which window it grants.
+        Returns whether the caller may type on. Raises ValueError if fewer bytes were sent."""
         if number == 0 and self._stdin is not None:
             self._stdin.delivered(count, granted_bytes)
         elif number == 0:
@@ -165,10 +154,10 @@ class RemoteStdio:
         """Sends terminal input that the client has read; b"" is the end of file. Returns whether
         more may come. Raises ValueError if more comes than was asked for."""
         self._state.typed_bytes += len(data)
-        if self._state.typed_bytes > 2 * self._input_window_bytes:
+        if self._state.typed_bytes > 2 * tags.FIRST_WINDOW_BYTES:
             raise ValueError("input without waiting until it is taken")
         self._talk.put(tags.STDIN, data)
-        return self._state.typed_bytes < self._input_window_bytes // 2
+        return self._state.typed_bytes < tags.FIRST_WINDOW_BYTES // 2
 
     def stop_input(self) -> None:
         """The command reads no more."""

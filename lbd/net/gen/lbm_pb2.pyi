@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RunRequest(_message.Message):
-    __slots__ = ("job_id", "origin", "user", "uid", "argv", "environment", "directory", "umask", "limits", "wants_stdin", "closed_fds", "timeout_s", "memory_bytes", "hops", "name", "forced", "nice", "directory_stamp", "ignored_signals", "no_new_privileges", "terminal", "joined_outputs", "may_restart", "null_outputs", "slots", "slots_most", "workdir", "grants_windows", "needs", "excluded")
+    __slots__ = ("job_id", "origin", "user", "uid", "argv", "environment", "directory", "umask", "limits", "wants_stdin", "closed_fds", "timeout_s", "memory_bytes", "hops", "name", "forced", "nice", "directory_stamp", "ignored_signals", "no_new_privileges", "terminal", "joined_outputs", "may_restart", "null_outputs", "slots", "slots_most", "workdir", "needs", "excluded")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -35,7 +35,6 @@ class RunRequest(_message.Message):
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_MOST_FIELD_NUMBER: _ClassVar[int]
     WORKDIR_FIELD_NUMBER: _ClassVar[int]
-    GRANTS_WINDOWS_FIELD_NUMBER: _ClassVar[int]
     NEEDS_FIELD_NUMBER: _ClassVar[int]
     EXCLUDED_FIELD_NUMBER: _ClassVar[int]
     job_id: str
@@ -65,10 +64,9 @@ class RunRequest(_message.Message):
     slots: int
     slots_most: int
     workdir: WorkdirStep
-    grants_windows: bool
     needs: str
     excluded: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, job_id: _Optional[str] = ..., origin: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., directory: _Optional[bytes] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., wants_stdin: _Optional[bool] = ..., closed_fds: _Optional[int] = ..., timeout_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., hops: _Optional[int] = ..., name: _Optional[str] = ..., forced: _Optional[bool] = ..., nice: _Optional[int] = ..., directory_stamp: _Optional[_Union[DirectoryStamp, _Mapping]] = ..., ignored_signals: _Optional[int] = ..., no_new_privileges: _Optional[bool] = ..., terminal: _Optional[_Union[Terminal, _Mapping]] = ..., joined_outputs: _Optional[bool] = ..., may_restart: _Optional[bool] = ..., null_outputs: _Optional[int] = ..., slots: _Optional[int] = ..., slots_most: _Optional[int] = ..., workdir: _Optional[_Union[WorkdirStep, _Mapping]] = ..., grants_windows: _Optional[bool] = ..., needs: _Optional[str] = ..., excluded: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, job_id: _Optional[str] = ..., origin: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., argv: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., directory: _Optional[bytes] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., wants_stdin: _Optional[bool] = ..., closed_fds: _Optional[int] = ..., timeout_s: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., hops: _Optional[int] = ..., name: _Optional[str] = ..., forced: _Optional[bool] = ..., nice: _Optional[int] = ..., directory_stamp: _Optional[_Union[DirectoryStamp, _Mapping]] = ..., ignored_signals: _Optional[int] = ..., no_new_privileges: _Optional[bool] = ..., terminal: _Optional[_Union[Terminal, _Mapping]] = ..., joined_outputs: _Optional[bool] = ..., may_restart: _Optional[bool] = ..., null_outputs: _Optional[int] = ..., slots: _Optional[int] = ..., slots_most: _Optional[int] = ..., workdir: _Optional[_Union[WorkdirStep, _Mapping]] = ..., needs: _Optional[str] = ..., excluded: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class WorkdirRequest(_message.Message):
     __slots__ = ("id", "origin", "user", "uid", "forced", "slots")
@@ -167,20 +165,18 @@ class CheckReply(_message.Message):
     def __init__(self, able: _Optional[bool] = ..., reason: _Optional[str] = ..., phase: _Optional[str] = ..., for_good: _Optional[bool] = ...) -> None: ...
 
 class Started(_message.Message):
-    __slots__ = ("host", "pid", "note", "index", "slots", "grants_windows")
+    __slots__ = ("host", "pid", "note", "index", "slots")
     HOST_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
-    GRANTS_WINDOWS_FIELD_NUMBER: _ClassVar[int]
     host: str
     pid: int
     note: str
     index: float
     slots: int
-    grants_windows: bool
-    def __init__(self, host: _Optional[str] = ..., pid: _Optional[int] = ..., note: _Optional[str] = ..., index: _Optional[float] = ..., slots: _Optional[int] = ..., grants_windows: _Optional[bool] = ...) -> None: ...
+    def __init__(self, host: _Optional[str] = ..., pid: _Optional[int] = ..., note: _Optional[str] = ..., index: _Optional[float] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class Ended(_message.Message):
     __slots__ = ("exit_status", "signal", "cause", "user_cpu_s", "system_cpu_s", "max_rss_bytes", "wall_s", "input_taken_bytes", "reason", "heard_signals")

@@ -14,7 +14,6 @@ from lbd.lbm.link.user_threads import Threads
 from lbd.lbm.link.window import budget_of_windows
 from lbd.local.budget import Share
 from lbd.net.gen import lbm_pb2
-from tests.unit.until import until
 
 
 class Talk:
@@ -189,16 +188,15 @@ async def test_an_output_that_some_process_still_holds_is_left_to_a_task(ends):
     assert ends._talk.sent == [(tags.STDOUT, b"printed")]
 
 
-@pytest.mark.parametrize("grants", [True, False], ids=["this release", "an earlier release"])
-async def test_unread_output_waits_where_it_was_printed(grants):
-    """Of one that grants windows, no more than these is sent."""
+async def test_unread_output_waits_where_it_was_printed():
+    """No more is sent than the windows that are granted."""
     talk, closed = Talk(), 0b101
-    request = lbm_pb2.RunRequest(grants_windows=grants, closed_fds=closed)
+    request = lbm_pb2.RunRequest(closed_fds=closed)
     made = JobStdio(request, talk, Threads(), share())
     made.make()
     made.begin(0, lambda: None, lambda _: asyncio.sleep(0, result=False))
     (pump,) = made.pump()
-    written, granted = 0, 0
+    written, granted = 0, 1 << 20
     os.set_blocking(made.childs[0], False)
 
     async def prints_until(limit_bytes):
@@ -212,16 +210,12 @@ async def test_unread_output_waits_where_it_was_printed(grants):
 
     sent_bytes = lambda: sum(len(body) for tag, body in talk.sent if tag == tags.STDOUT)  # noqa: E731
     try:
-        await prints_until(tags.WINDOW_BYTES if not grants else 1 << 18)
-        if grants:
-            assert sent_bytes() <= 2 * tags.FIRST_WINDOW_BYTES
-            granted = 1 << 20
-            made.hear(tags.DELIVERED, memoryview(tags.delivered(1, sent_bytes(), granted)))
-            before = sent_bytes()
-            await prints_until(before + granted)
-            assert granted <= sent_bytes() - before <= 2 * granted
-        else:
-            await until(lambda: sent_bytes() >= tags.WINDOW_BYTES)
+        await prints_until(1 << 18)
+        assert sent_bytes() <= 2 * tags.FIRST_WINDOW_BYTES
+        made.hear(tags.DELIVERED, memoryview(tags.delivered(1, sent_bytes(), granted)))
+        before = sent_bytes()
+        await prints_until(before + granted)
+        assert granted <= sent_bytes() - before <= 2 * granted
     finally:
         pump.cancel()
         made.stop()

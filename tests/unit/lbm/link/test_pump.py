@@ -26,8 +26,8 @@ CHUNK = 1 << 16
 
 
 def wide():
-    """The window of a sender that goes by none that is granted."""
-    return Window(Share(budget_of_windows(), 0), is_granted=False)
+    """A window that has grown."""
+    return Window(Share(budget_of_windows(), 0), left_bytes=WINDOW_BYTES)
 
 
 def counts():
@@ -280,7 +280,7 @@ async def test_what_waits_to_be_written_takes_its_bytes_however_small_the_pieces
 
 async def test_small_pieces_are_written_in_order(pipe):
     acknowledged, note = counts()
-    window = Window(Share(budget_of_windows(), 0), 4, is_granted=False)
+    window = Window(Share(budget_of_windows(), 0), 4)
     window.size_bytes = WINDOW_BYTES  # and it acknowledges each byte
     sink = Sink(Descriptor(taken(pipe, "w")), note, pytest.fail, window)
     pieces = [b"a", b"b", b"c" * (1 << 14), b"d", memoryview(b"e" * (1 << 15)), b"f"]

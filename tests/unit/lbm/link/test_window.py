@@ -67,15 +67,7 @@ def test_one_that_is_closed_takes_no_more():
 
 def test_one_that_an_earlier_lbm_has_granted_counts():
     budget = Budget(EACH, ALL)
-    left = grown(budget, "ann").granted_bytes
+    left = grown(budget, "ann").size_bytes
     budget = Budget(EACH, ALL)
     assert Window(Share(budget, "ann"), left_bytes=left).size_bytes == left
     assert budget.held == left - FIRST_WINDOW_BYTES
-
-
-def test_that_of_an_earlier_release_is_wide_and_is_granted_to_nobody():
-    budget = Budget(EACH, ALL)
-    window = Window(Share(budget, "h2"), is_granted=False, slow_start=True)
-    assert (window.size_bytes, window.granted_bytes) == (WINDOW_BYTES, 0)
-    assert window.acknowledge_bytes < FIRST_WINDOW_BYTES, "its sender starts slowly, and waits"
-    assert budget.held == WINDOW_BYTES - FIRST_WINDOW_BYTES

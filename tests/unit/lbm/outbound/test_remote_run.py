@@ -35,7 +35,7 @@ class FarHost:
         self.shares = TimeShares()
         self.typed = b""
         self.starts = True
-        self.started = lbm_pb2.Started(grants_windows=True)
+        self.started = lbm_pb2.Started()
         self.granted = {}
         self.has_input = asyncio.Event()
 
@@ -281,22 +281,6 @@ async def test_a_host_that_sends_more_output_than_was_granted_has_lost_the_comma
             far.says(wire.STDOUT, bytes(wire.FIRST_WINDOW_BYTES))
         with pytest.raises(LostContact, match="protocol error from h2: more than its stream"):
             await asyncio.wait_for(following, 10)
-
-
-async def test_a_host_of_an_earlier_release_may_send_all_of_the_largest_window():
-    far, windows = FarHost(), budget_of_windows()
-    far.started = lbm_pb2.Started()
-    async with with_an_output(far, windows) as (following, shown):
-        for _ in range(wire.WINDOW_BYTES >> 20):
-            far.says(wire.STDOUT, bytes(1 << 20))
-        far.says(wire.ENDED, ENDED)
-        assert windows.held == wire.WINDOW_BYTES - wire.FIRST_WINDOW_BYTES
-        count = 0
-        while count < wire.WINDOW_BYTES:
-            count += len(await asyncio.to_thread(os.read, shown, 1 << 20))
-        await asyncio.wait_for(following, 10)
-    assert set(far.granted.values()) == {0}
-    assert windows.held == 0
 
 
 async def test_output_is_granted_as_it_is_read_within_the_budget_of_its_user():

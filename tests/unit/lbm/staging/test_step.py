@@ -12,6 +12,7 @@ from lbd.lbm.keeper_link import ARE_KILLED, Forked, ProcessExit, Spawned, SpawnF
 from lbd.lbm.link.nonblocking_fd import Descriptor
 from lbd.lbm.link.pump import Sink
 from lbd.lbm.link.window import Window, budget_of_windows
+from lbd.lbm.link.wire import WINDOW_BYTES
 from lbd.lbm.staging.step import complaint_file, complaint_in, failure_of_step
 from lbd.local.budget import Share
 
@@ -46,7 +47,7 @@ def complaint_of(said):
 async def test_a_host_that_complains_without_end_fills_no_memory():
     """What it sent was kept as it came, 300 MB/s of it."""
     descriptor, acknowledged, gone = complaint_file(), [], []
-    window = Window(Share(budget_of_windows(), 0), is_granted=False)
+    window = Window(Share(budget_of_windows(), 0), left_bytes=WINDOW_BYTES)
     note = lambda count, _granted_bytes: acknowledged.append(count)  # noqa: E731
     sink = Sink(Descriptor(os.dup(descriptor)), note, lambda: gone.append(1), window)
     moving = sink.start()
