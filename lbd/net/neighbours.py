@@ -62,7 +62,7 @@ class NeighbourCheck(grpc.aio.ServerInterceptor):
     ) -> "Handler":
         headers = dict(handler_call_details.invocation_metadata or ())
         announced = str(headers.get(wire.HEADER, ""))
-        if announced in self._understood:
+        if not announced or announced in self._understood:
             return await continuation(handler_call_details)
         said = str(headers.get(self._host_header, "the caller"))
         if self._judge(said, announced):
@@ -73,7 +73,7 @@ class NeighbourCheck(grpc.aio.ServerInterceptor):
 
     def _judge(self, caller: str, announced: str) -> str:
         try:
-            theirs = wire.read(announced) if announced else wire.BEFORE
+            theirs = wire.read(announced)
         except ValueError as problem:
             return f"{caller}: {problem}"
         return wire.disagreement(caller, theirs, self._own_name, wire.OWN)

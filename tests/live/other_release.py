@@ -1,4 +1,4 @@
-"""Runs a daemon as another release: `python other_release.py NEWEST OLDEST FEATURES DAEMON …`.
+"""Runs a daemon as another release: `python other_release.py NEWEST OLDEST DAEMON …`.
 
 Only the release that it announces differs; the code is this release's.
 """
@@ -9,9 +9,8 @@ from importlib import import_module
 import lbd
 
 if __name__ == "__main__":
-    newest, oldest, features, *words = sys.argv[1:]
+    newest, oldest, *words = sys.argv[1:]
     lbd.__version__ = "9.9"  # before any module copies it
     wire = import_module("lbd.net.release")
-    known = frozenset(filter(None, features.split(",")))
-    wire.OWN = wire.Wire("9.9", int(newest), int(oldest), known)
+    wire.OWN = wire.Wire("9.9", int(newest), int(oldest))
     sys.exit(import_module("lbd.cli.main").main(words))

@@ -20,12 +20,12 @@ DAEMONS = ("lim", "lbm")
 
 
 @contextlib.contextmanager
-def other_release(lab, newest, oldest, features="stage,terminal"):
+def other_release(lab, newest, oldest):
     """Runs that release on h2 of the lab instead of ours."""
     for daemon in DAEMONS:
         lab.kill("h2", daemon, "TERM")
         lab.wait_until(lambda daemon=daemon: not lab.pids()["h2"][daemon], f"{daemon} has ended")
-    announced = [str(newest), str(oldest), features]
+    announced = [str(newest), str(oldest)]
     started = [
         lab.popen(
             "h2", sys.executable, PROGRAM, *announced, daemon, "--config", lab.paths("h2").config,
@@ -59,16 +59,15 @@ def why_down(lab, host, other):
     return next(row["why_down"] for row in rows if row["name"] == other)
 
 
-@pytest.mark.parametrize(("newest", "oldest"), [(3, 2), (1, 1)], ids=["next", "before"])
-def test_a_neighbouring_release_works_along(lab, newest, oldest):
-    with other_release(lab, newest, oldest):
+def test_the_next_release_works_along(lab):
+    with other_release(lab, wire.OWN.newest + 1, wire.OWN.newest):
         wait_until_up(lab)
         assert set(lab.states("h1").values()) == {"up"}
         assert "adjacent versions work together" in lab.run("h1", "lbctl", "doctor").stdout
     wait_until_up(lab)
 
 
-@pytest.mark.parametrize(("newest", "oldest", "older"), [(5, 4, "h1"), (0, 0, "h2")])
+@pytest.mark.parametrize(("newest", "oldest", "older"), [(5, 4, "h1"), (2, 1, "h2")])
 def test_any_other_is_refused_and_named(lab, newest, oldest, older):
     with other_release(lab, newest, oldest):
         for host, other in (("h1", "h2"), ("h2", "h1")):
@@ -88,18 +87,6 @@ def test_any_other_is_refused_and_named(lab, newest, oldest, older):
         assert_one_line(result.stderr, "lbrun")
         assert lab.run("h1", "lbrun", "true").returncode == 0
     wait_until_up(lab)  # upgraded
-
-
-def test_a_feature_that_a_release_does_not_announce_is_not_asked_of_it(lab):
-    with other_release(lab, 2, 1, features=""):
-        wait_until_up(lab)
-        result = lab.run(
-            "h1", "lbrun", "-H", "h2", "--send", "README.md", "true", cwd=PROGRAM.parents[2]
-        )
-        assert result.returncode == 125
-        assert "which cannot transfer files" in result.stderr
-        assert lab.run("h1", "lbrun", "-H", "h2", "true").returncode == 0
-    wait_until_up(lab)
 
 
 def test_an_unknown_request_is_refused_and_named(lab):

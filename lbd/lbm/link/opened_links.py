@@ -1,6 +1,7 @@
 """The streams to the hosts that our users' commands are sent to: opened at first use, then kept."""
 
 import asyncio
+import contextlib
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -12,7 +13,6 @@ from lbd.errors import LbdError, LostContact, Unavailable
 from lbd.lbm.link import wire as tags
 from lbd.lbm.link.conversation import Conversation, Stream
 from lbd.local.rate_limit import TimeShares
-from lbd.net import release as wire
 from lbd.net.details import in_plain_words
 from lbd.net.peers import Peers
 from lbd.net.question import ChannelMayClose
@@ -90,7 +90,7 @@ class PeerLink:
         else:
             self.stream = stream
         self.stream.token = token
-        self.announced: asyncio.Future[wire.Wire] = asyncio.get_running_loop().create_future()
+        self.served = asyncio.Event()
         living = self._live(resumed=stream is not None)
         self.reading = asyncio.create_task(living, name=f"stream to {self.host}")
 
@@ -110,9 +110,10 @@ class PeerLink:
         return self.stream.rests and not self.reading.done()
 
     async def has_heard(self) -> bool:
-        """Whether the other LBM serves it; an older release does not say so. Raises the reason for
-        which it was rejected."""
-        await asyncio.wait((self.announced,), timeout=self._connect_s)
+        """Whether the other LBM serves it. Raises the reason for which it was rejected."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._connect_s):
+                await self.served.wait()
         if self.turned_away is not None:
             raise self.turned_away
         return self.usable
@@ -141,14 +142,14 @@ class PeerLink:
                 raise
         finally:
             self.turned_away = problem if isinstance(problem, Unavailable) else None
-            if not self.announced.done():
-                self.announced.set_result(wire.BEFORE)
+            self.served.set()
             self.stream.lose(problem)
 
     async def _read(self) -> LbdError:
         """Reads until it breaks, and returns why. Raises LostContact if it must not be resumed."""
         try:
-            self._learn_release(await self._call.initial_metadata())
+            await self._call.initial_metadata()
+            self.served.set()
             ours = self._call, self.stream, self._return_s
             while isinstance(message := await self._resumes.next_of(*ours), bytes):
                 self._heard = True
@@ -165,14 +166,6 @@ class PeerLink:
         if not self._heard and await self._call.code() in NOTHING_RAN:
             return Unavailable(f"{self.host} refused it: {details}")
         return LostContact(f"lost contact with {self.host}: {details}")
-
-    def _learn_release(self, metadata: "grpc.aio.Metadata | None") -> None:
-        """Raises ValueError."""
-        announced = metadata.get(wire.HEADER) if metadata is not None else None
-        release = wire.read(str(announced)) if announced else wire.BEFORE
-        if self.announced.done():  # the other LBM may have been upgraded
-            self.announced = asyncio.get_running_loop().create_future()
-        self.announced.set_result(release)
 
     async def _resume(self) -> None:
         """Resumes the stream. Raises LostContact if the other LBM does not come back, or has
@@ -263,7 +256,7 @@ class PeerLinks:
             if stream is None or host in self._peers.cuts:
                 stream = await self._open(place)
             # Anything sent before the other LBM answers may be lost unread if that LBM restarts.
-            if stream.announced.done() or await stream.has_heard():
+            if stream.served.is_set() or await stream.has_heard():
                 return stream.converse()
             await asyncio.sleep(AGAIN_S)
 
@@ -289,17 +282,6 @@ class PeerLinks:
         if stream is None or not stream.usable:
             return None
         return stream if stream.generation == self._peers.trust.generation else None
-
-    async def lacking(self, host: str, address: str, wanted: set[str]) -> str:
-        """Returns the features that the host has not announced, as a line; "" if it has all."""
-        stream = self._streams.get((host, address)) if wanted else None
-        if stream is None:
-            return ""
-        try:
-            async with asyncio.timeout(self._limits_s[0]):
-                return wire.lacking(await asyncio.shield(stream.announced), wanted)
-        except TimeoutError:
-            raise Unavailable(f"{host} does not say which release it runs") from None
 
     def resume(
         self, place: tuple[str, str], stream: Stream, token: str, last_number: int

@@ -21,7 +21,6 @@ from lbd.lbm.link.user_threads import StdFds
 from lbd.lbm.outbound.remote_stdio import RemoteStdio
 from lbd.lbm.outbound.reported_end import checked_end
 from lbd.lbm.session.client import Follower
-from lbd.net import release as wire
 from lbd.net.gen import lbm_pb2
 from lbd.net.parsing import parsed_answer
 from lbd.text.one_line import one_line
@@ -30,19 +29,8 @@ FLUSH_S = 1.0
 log = logging.getLogger("lbd.lbm")
 
 SHOWN_BYTES = 1 << 14
-NO_SLOT = "no slot is free"  # as an earlier release means without saying it
 NO_NEWS = (tags.QUEUED, tags.STDIN_GONE, tags.EXITED, tags.STILL)
 Reply = TypeVar("Reply", lbm_pb2.Started, lbm_pb2.Refused, lbm_pb2.Ended)
-
-
-def wanted_of(request: lbm_pb2.RunRequest | lbm_pb2.WorkdirRequest) -> set[str]:
-    """The features that a host needs for the request (lbd/net/release.py)."""
-    wanted = {wire.SLOTS} if request.slots else set()
-    if isinstance(request, lbm_pb2.WorkdirRequest):
-        return wanted | {wire.FILES}
-    if request.needs:
-        wanted.add(wire.NEEDS)
-    return wanted | {wire.TERMINAL} if request.HasField("terminal") else wanted
 
 
 def shown(text: memoryview) -> str:
@@ -89,9 +77,6 @@ class RemoteRun:
         try:
             talk = await self._streams.converse(*place)
             self._converse(talk)
-            if lack := await self._streams.lacking(*place, wanted_of(request)):
-                self._ended = True
-                return Refused(f"{self._host} {lack}", "feature")
         except Unavailable as problem:
             return Refused(str(problem), fault=True)
         if tag == tags.WORKDIR:
@@ -137,7 +122,7 @@ class RemoteRun:
             if tag == tags.FAILED:
                 raise self._lost(body)
             limit_s = None  # QUEUED: it waits for a slot, as long as that takes
-            waits(shown(body) or NO_SLOT)
+            waits(shown(body))
 
     def _lost(self, body: memoryview) -> LostContact:
         self._ended = True

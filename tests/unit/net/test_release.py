@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbd.net import release as wire
-from lbd.net.release import Wire, disagreement, lacking, read
+from lbd.net.release import Wire, disagreement, read
 
 
 def release(newest, oldest=None, name="1.0"):
@@ -19,12 +19,12 @@ def test_our_own_announcement_is_read_correctly():
 
 
 def test_a_later_release_may_announce_more():
-    assert read("7 6 2.0 stage something-new") == Wire("2.0", 7, 6, frozenset({"stage"}))
+    assert read("7 6 2.0 stage something-new") == Wire("2.0", 7, 6)
     assert read("7 6 2.0") == Wire("2.0", 7, 6)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "7", "x y 1.0", "1 2 1.0 ", "2 -1 1.0 ", "2 1 a/b ", "9 8 1.0 A!", "2 1  x"]
+    "text", ["", "7", "x y 1.0", "1 2 1.0 ", "2 -1 1.0 ", "2 1 a/b ", "2 1  x"]
 )
 def test_invalid_announcements(text):
     with pytest.raises(ValueError):  # noqa: PT011
@@ -50,13 +50,3 @@ def test_who_must_be_upgraded(one, other, older):
     why = disagreement("h1", one, "h2", other)
     assert why.endswith(f"upgrade {older}") if older else why == ""
     assert why == disagreement("h2", other, "h1", one)
-
-
-def test_a_release_that_announces_nothing_is_a_neighbour():
-    assert disagreement("h1", wire.BEFORE, "h2", wire.OWN) == ""
-
-
-def test_a_missing_feature_is_named():
-    assert lacking(Wire("0.9", 2, 1, frozenset({"stage"})), {"stage"}) == ""
-    line = lacking(Wire("0.9", 2, 1), {"stage"})
-    assert line == "runs lbd 0.9 (wire 1 to 2), which cannot transfer files (--send, --fetch)"

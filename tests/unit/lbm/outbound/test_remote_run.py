@@ -52,9 +52,6 @@ class FarHost:
     async def converse(self, _host, _address):
         return self.stream.converse(1)
 
-    async def lacking(self, *_about):
-        return ""
-
     def says(self, tag, body=b""):
         self.stream.deliver(1, tag, memoryview(body))
 
@@ -147,7 +144,6 @@ async def test_what_a_host_says_counts_by_what_it_takes_and_others_have_their_tu
     [
         (b"1 in use of 1", "waiting for a slot on h2: 1 in use of 1"),
         (b"\xff" * (SHOWN_BYTES << 4), "waiting for a slot on h2: " + "\ufffd" * 999 + "…"),
-        (b"", "waiting for a slot on h2: no slot is free"),  # from an earlier release
     ],
 )
 async def test_a_command_that_waits_for_a_slot_says_so(monkeypatch, said, line):
