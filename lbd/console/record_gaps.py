@@ -65,11 +65,9 @@ def late_records(
 
 
 def what_of(gaps: Sequence[Json], clock: Clock) -> str:
-    """Formats `3 commands that ended between 17:20:13 and 17:31:02`. A host of an earlier release
-    does not say when they ended."""
+    """Formats `3 commands that ended between 17:20:13 and 17:31:02`."""
     commands = counted(sum(whole(gap, "commands") for gap in gaps), "command")
-    period = period_of(gaps, clock)
-    return f"{commands} that ended {period}" if period else commands
+    return f"{commands} that ended {period_of(gaps, clock)}"
 
 
 def period_of(gaps: Sequence[Json], clock: Clock) -> str:

@@ -27,7 +27,7 @@ def lab(make_module_lab):
             Usage(
                 finished=at + 2.0, submitted=at, waiting_s=0.001, response_s=2.0,
                 cpu_s=1.2 if k else None, user="ann", command="cc", origin="h1", host="h1",
-                failed=False, moved=False, wrong=False, pinned=False,
+                failed=False, moved=False, wrong=False, pinned=False, state="done", uid=1000,
             )
             for n in range(30) for k in range(8) for at in [began + 5.0 * n + 0.01 * k]
         ]

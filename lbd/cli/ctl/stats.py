@@ -24,7 +24,7 @@ from lbd.console.output import (
     wrapped,
 )
 from lbd.console.record_gaps import gap_lines, gaps_within, late_records, lost_in
-from lbd.console.reply import Json, number, tables, text, whole
+from lbd.console.reply import Json, number, tables, text
 from lbd.console.usage_hosts import Gathered, ask_host, gather
 from lbd.errors import ConfigError, PeerError
 from lbd.lbm.usage.measures import GROUPS_MAX, SIZE_S_MIN, Measure, measure_of_row, merged
@@ -200,14 +200,11 @@ def whose(found: Gathered[Json]) -> str:
 
 
 def gaps_of(found: Gathered[Json], since: float, until: float) -> dict[str, list[Json]]:
-    """Returns what is not on record of that time, by host. A host of an earlier release reports
-    only how many commands."""
-    gaps = {}
-    for host, answer in found.answers.items():
-        gaps[host] = gaps_within(tables(answer, "gaps"), since, until)
-        if not tables(answer, "gaps") and (lost := whole(answer, "lost")):
-            gaps[host] = [{"commands": lost, "since": None, "until": None, "not_yet": False}]
-    return gaps
+    """Returns what is not on record of that time, by host."""
+    return {
+        host: gaps_within(tables(answer, "gaps"), since, until)
+        for host, answer in found.answers.items()
+    }
 
 
 def as_json(

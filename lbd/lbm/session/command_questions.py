@@ -41,7 +41,6 @@ PATIENCE_MAX_S = 20.0  # for one answer
 SENDING_MAX = 64  # concurrent signals of one user to commands that run here
 WAITS_MAX = 512  # at once; beyond that the answer comes at once, and the client asks again
 USER_CHARS, HOST_CHARS = 255, 253
-UNKNOWN_UID = -1  # of a job
 VERBS = ("show", "kill", "wait")
 CODES = ("denied", "missing", "unavailable", "usage")
 
@@ -159,8 +158,7 @@ class CommandAnswers:
         if found is None:
             raise Refusal(f"no job {asked.id}", "missing")
         number, usage = found
-        uid = UNKNOWN_UID if usage.uid is None else usage.uid
-        self._check(asked, Asker(usage.user, uid), host, usage.host)
+        self._check(asked, Asker(usage.user, usage.uid), host, usage.host)
         if asked.verb == "kill":
             raise over(asked.id, usage.state, usage.host)
         return pb.CommandReply(job=ended_record(number, usage))

@@ -61,25 +61,23 @@ def job_record(
 
 def ended_record(number: int, usage: Usage) -> lbm_pb2.JobRecord:
     """A record from the accounting."""
-    words = usage.words.split(b"\0") if usage.words else [usage.command.encode()]
-    default = JobState.FAILED if usage.failed else JobState.UNKNOWN
     is_open = usage.response_s is None and usage.state == JobState.UNKNOWN.value
     record = lbm_pb2.JobRecord(
         number=number,
-        id=usage.id or "",
-        name=usage.name or "",
-        command=words,
+        id=usage.id,
+        name=usage.name,
+        command=usage.words.split(b"\0"),
         user=usage.user,
         origin=usage.origin,
         host=usage.host,
-        state=usage.state or default.value,
+        state=usage.state,
         attempt=1,
         submitted=usage.submitted,
         started=0.0 if usage.waiting_s is None else usage.submitted + usage.waiting_s,
         finished=0.0 if is_open else usage.finished,
         cpu_s=usage.cpu_s or 0.0,
-        reason=usage.reason or "",
-        slots=usage.slots or 1,
+        reason=usage.reason,
+        slots=usage.slots,
     )
     if usage.exit_status is not None:
         record.exit_status = usage.exit_status

@@ -79,8 +79,6 @@ class UsageAnswers:
         since, until = moment(question["since"]), moment(question.get("until", 0.0))
         asked = pb.StatsRequest(since=since, until=until, user=user, uid=uid)
         stats = await self._of(host, self.stats, "Stats", asked, pb.StatsReply)
-        if stats.until != until:
-            raise PeerError("its lbd is of an earlier release, without --until")
         return stats_json(stats, user, time.time())
 
     # For this host's users, and for another host that asks
@@ -104,9 +102,7 @@ class UsageAnswers:
             },
             record_since=record_since,
             algorithms=[pb.AlgorithmSince(since=since, name=name) for since, name in algorithms],
-            lost=self._log.lost,
             trouble=self._log.trouble,
-            until=asked.until,
             gaps=map(gap_record, gaps),
         )
 
@@ -266,7 +262,6 @@ def stats_json(reply: pb.StatsReply, user: str, now_s: float) -> Json:
             {"since": finite(one.since), "algorithm": one_line(one.name)}
             for one in reply.algorithms[:ALGORITHMS_MAX]
         ],
-        "lost": counted(reply.lost),
         "trouble": one_line(reply.trouble),
         "gaps": gaps_json(reply.gaps),
         "user": user or None,

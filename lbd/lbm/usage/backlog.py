@@ -72,4 +72,4 @@ class Backlog:
 
 def bytes_of(usage: Usage) -> int:
     texts = usage.user, usage.command, usage.origin, usage.host, usage.id, usage.name, usage.reason
-    return OVERHEAD_BYTES + sum(len(text or "") for text in texts) + len(usage.words or b"")
+    return OVERHEAD_BYTES + sum(map(len, texts)) + len(usage.words)

@@ -30,15 +30,14 @@ class Usage:
     moved: bool
     wrong: bool
     pinned: bool  # it could have run nowhere else
-    # From here on: None where an earlier release wrote the record.
-    id: str | None = None
-    name: str | None = None
-    words: bytes | None = None  # of the command line, as far as kept, separated by NULs
-    state: str | None = None
+    state: str
+    uid: int  # of `user` at the origin
+    id: str = ""
+    name: str = ""
+    words: bytes = b""  # of the command line, as far as kept, separated by NULs
     exit_status: int | None = None
-    reason: str | None = None
-    uid: int | None = None  # of `user` at the origin
-    slots: int | None = None  # slots that it held
+    reason: str = ""
+    slots: int = 1  # that it held
 
 
 def usage_of(job: Job) -> Usage:
@@ -75,27 +74,25 @@ def usage_of(job: Job) -> Usage:
 
 
 def job_of(usage: Usage) -> Job | None:
-    """Returns a plain command as it was when it had ended; None for a job of the queue, and for a
-    record that lacks something."""
-    own = f"{usage.origin}-"
-    if usage.uid is None or usage.state not in ENDED_NAMES or not (usage.id or "").startswith(own):
+    """Returns a plain command as it was when it had ended; None for a job of the queue."""
+    if usage.state not in ENDED_NAMES or not usage.id.startswith(f"{usage.origin}-"):
         return None
     state = JobState(usage.state)
     is_open = state is JobState.UNKNOWN and usage.response_s is None
     return Job(
-        JobId(usage.id or ""),
-        tuple((usage.words or usage.command.encode()).split(b"\0")),
+        JobId(usage.id),
+        tuple(usage.words.split(b"\0")),
         usage.user,
         HostId(usage.origin),
         HostId(usage.host),
         usage.submitted,
-        name=usage.name or "",
+        name=usage.name,
         state=state,
         started=None if usage.waiting_s is None else usage.submitted + usage.waiting_s,
         finished=None if is_open else usage.finished,
         cpu_s=usage.cpu_s,
         exit_status=usage.exit_status,
-        reason=usage.reason or "",
+        reason=usage.reason,
         uid=usage.uid,
-        slots=usage.slots or 1,
+        slots=usage.slots,
     )

@@ -28,26 +28,21 @@ from lbd.process.sqlite_journal import BESIDE, set_journal
 
 log = logging.getLogger("lbd.lbm")
 
-FORMAT = 1
+FORMAT = 2
 WAL_PAGES = 256
 DAY_S = 86400.0
 AGE_CHECK_S = 600.0
 SLACK = 100  # a hundredth over the limit before the shares are counted
 COLUMNS = tuple(item.name for item in fields(Usage))
-LATER = COLUMNS[COLUMNS.index("id") :]  # added to a file of an older release
-INDEXES = """
-    CREATE INDEX IF NOT EXISTS jobs_id ON jobs (id);
-    CREATE INDEX IF NOT EXISTS jobs_user ON jobs (user, finished);
-"""
-STATE = "coalesce(state, CASE WHEN failed THEN 'failed' ELSE 'unknown' END)"
 LOOK_S = 1.0  # limit for one page of past jobs
 STEPS_BETWEEN_CLOCKS = 10_000
 as_row = attrgetter(*COLUMNS)
 SCHEMA = f"""
     CREATE TABLE jobs (number INTEGER PRIMARY KEY, {", ".join(COLUMNS)});
     CREATE INDEX jobs_finished ON jobs (finished);
+    CREATE INDEX jobs_id ON jobs (id);
+    CREATE INDEX jobs_user ON jobs (user, finished);
     PRAGMA user_version = {FORMAT};
-    {INDEXES}
 """
 INSERT = f"INSERT INTO jobs ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608  # our own columns
 ENDED = f"""
@@ -55,15 +50,15 @@ ENDED = f"""
               THEN max(0.0, response_s - cpu_s) / cpu_s END AS slow FROM jobs
     WHERE finished >= ? AND finished < ?
           AND (? = '' OR CASE WHEN ? IS NULL THEN user = ? ELSE uid = ? END)
-          AND (state IS NOT 'unknown' OR response_s IS NOT NULL)
-          AND state IS NOT '{CHECKPOINT}'
+          AND (state <> 'unknown' OR response_s IS NOT NULL)
+          AND state <> '{CHECKPOINT}'
 """  # noqa: S608  # a number of ours
 SUMS = f"""
     count(*), total(failed), total(moved), total(wrong), total(cpu_s),
     count(response_s), total(response_s), total(response_s * response_s),
     count(waiting_s), total(waiting_s), total(waiting_s * waiting_s),
     count(slow), total(slow), total(slow * slow),
-    total(max(0.0, response_s - waiting_s) * coalesce(slots, 1))
+    total(max(0.0, response_s - waiting_s) * slots)
     FROM ({ENDED})
 """  # a number of ours
 FOREVER = 1e300  # UNIX seconds
@@ -143,7 +138,7 @@ class UsageStore:
             (version,) = database.execute("PRAGMA user_version").fetchone()
             (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
             names = {row[1] for row in database.execute("PRAGMA table_info(jobs)")}
-            if tables and (version != FORMAT or not names.issuperset(set(COLUMNS) - set(LATER))):
+            if tables and (version != FORMAT or not names.issuperset(COLUMNS)):
                 raise sqlite3.DatabaseError("not in a format that this release knows")
             database.execute("PRAGMA synchronous = NORMAL")
             with_logarithm(database)
@@ -151,8 +146,6 @@ class UsageStore:
             database.execute(f"PRAGMA journal_size_limit = {WAL_PAGES * PAGE_BYTES}")
             if not tables:
                 database.executescript(SCHEMA)
-            elif not names.issuperset(LATER):
-                add_columns(database, [name for name in LATER if name not in names])
             kept_since.begin(database)
             algorithms.begin(database)
             gaps.begin(database)
@@ -301,7 +294,7 @@ class UsageStore:
                 if time.monotonic() > give_up_s:
                     return rows, True
                 usage = Usage(*columns)
-                if not asked.name or fnmatchcase(usage.name or "", asked.name):
+                if not asked.name or fnmatchcase(usage.name, asked.name):
                     rows.append((number, usage))
                 if len(rows) >= asked.limit:
                     break
@@ -345,7 +338,7 @@ class PastJobs:
         # A job submitted since then has ended later.
         parts, values = ["finished >= ?", *given], [self.since, *given.values()]
         if self.states:
-            parts.append(f"{STATE} IN ({', '.join('?' * len(self.states))})")
+            parts.append(f"state IN ({', '.join('?' * len(self.states))})")
             values += self.states
         if self.ids:
             parts.append(f"id IN ({', '.join('?' * len(self.ids))})")
@@ -354,14 +347,6 @@ class PastJobs:
             parts.append("(finished < ? OR (finished = ? AND number < ?))")
             values += [self.before[0], *self.before]
         return " AND ".join(parts), values
-
-
-def add_columns(database: sqlite3.Connection, names: Sequence[str]) -> None:
-    """Adds columns to a file of an older release, which can still use it."""
-    with transaction(database):
-        for name in names:
-            database.execute(f"ALTER TABLE jobs ADD COLUMN {name}")
-    database.executescript(INDEXES)
 
 
 @contextlib.contextmanager

@@ -369,14 +369,12 @@ class StatsRequest(_message.Message):
     def __init__(self, since: _Optional[float] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., until: _Optional[float] = ...) -> None: ...
 
 class StatsReply(_message.Message):
-    __slots__ = ("all", "by_command", "by_user", "by_host", "lost", "trouble", "until", "record_since", "algorithms", "gaps")
+    __slots__ = ("all", "by_command", "by_user", "by_host", "trouble", "record_since", "algorithms", "gaps")
     ALL_FIELD_NUMBER: _ClassVar[int]
     BY_COMMAND_FIELD_NUMBER: _ClassVar[int]
     BY_USER_FIELD_NUMBER: _ClassVar[int]
     BY_HOST_FIELD_NUMBER: _ClassVar[int]
-    LOST_FIELD_NUMBER: _ClassVar[int]
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
-    UNTIL_FIELD_NUMBER: _ClassVar[int]
     RECORD_SINCE_FIELD_NUMBER: _ClassVar[int]
     ALGORITHMS_FIELD_NUMBER: _ClassVar[int]
     GAPS_FIELD_NUMBER: _ClassVar[int]
@@ -384,13 +382,11 @@ class StatsReply(_message.Message):
     by_command: _containers.RepeatedCompositeFieldContainer[Figures]
     by_user: _containers.RepeatedCompositeFieldContainer[Figures]
     by_host: _containers.RepeatedCompositeFieldContainer[Figures]
-    lost: int
     trouble: str
-    until: float
     record_since: float
     algorithms: _containers.RepeatedCompositeFieldContainer[AlgorithmSince]
     gaps: _containers.RepeatedCompositeFieldContainer[Gap]
-    def __init__(self, all: _Optional[_Union[Figures, _Mapping]] = ..., by_command: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_user: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_host: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., lost: _Optional[int] = ..., trouble: _Optional[str] = ..., until: _Optional[float] = ..., record_since: _Optional[float] = ..., algorithms: _Optional[_Iterable[_Union[AlgorithmSince, _Mapping]]] = ..., gaps: _Optional[_Iterable[_Union[Gap, _Mapping]]] = ...) -> None: ...
+    def __init__(self, all: _Optional[_Union[Figures, _Mapping]] = ..., by_command: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_user: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., by_host: _Optional[_Iterable[_Union[Figures, _Mapping]]] = ..., trouble: _Optional[str] = ..., record_since: _Optional[float] = ..., algorithms: _Optional[_Iterable[_Union[AlgorithmSince, _Mapping]]] = ..., gaps: _Optional[_Iterable[_Union[Gap, _Mapping]]] = ...) -> None: ...
 
 class AlgorithmSince(_message.Message):
     __slots__ = ("since", "name")

@@ -323,7 +323,7 @@ def has_run(host, command):
     store.add([Usage(
         finished=time.time(), submitted=time.time() - 2.0, waiting_s=0.0, response_s=2.0, cpu_s=1.0,
         user="ann", command=command, origin="h1", host="h1", failed=False, moved=False,
-        wrong=False, pinned=False, id="h1-34567",
+        wrong=False, pinned=False, state="done", uid=0, id="h1-34567",
     )])  # fmt: skip
     store.close()
 

@@ -16,7 +16,6 @@ from lbd.lbm.usage.measures import GROUPS_MAX
 from tests.unit.cli.canned import STATUS
 
 ANSWER = {
-    "lost": 0,
     "trouble": "",
     "user": None,
     "record_since": None,
@@ -312,7 +311,7 @@ def test_what_is_not_on_record_of_that_time_is_said(daemon, capsys):
     lost = [{"commands": 3, "since": now_s - 900, "until": now_s - 300, "not_yet": False}]
     waiting = [{"commands": 1, "since": now_s - 2, "until": now_s - 2, "not_yet": True}]
     told = {
-        "h1": {"gaps": [*ago, *lost], "lost": 10},
+        "h1": {"gaps": [*ago, *lost]},
         "h2": {"gaps": waiting, "trouble": "database or disk is full"},
     }
     sums = {**ANSWER, "all": row("", 1), "by_command": []}
@@ -343,13 +342,3 @@ def test_the_time_since_the_backup_of_a_restored_host_is_said_to_be_missing(daem
     line = capsys.readouterr().err.splitlines()[0]
     assert line.startswith("lbctl: h1 has no record of what ended between ")
     assert line.endswith(": it was restored from a backup")
-
-
-def test_a_host_of_an_earlier_release_says_only_how_many(daemon, capsys):
-    sums = {**ANSWER, "all": row("", 1), "by_command": [], "lost": 4}
-    daemon("lim", status=STATUS)
-    daemon("lbm", stats=lambda _: {"ok": True, **sums})
-    assert lbctl.main(["stats", "--json"]) == 0
-    said = capsys.readouterr()
-    assert said.err.splitlines()[0] == "lbctl: h1 could not record 4 commands"
-    assert json.loads(said.out)["not_recorded"] == 8

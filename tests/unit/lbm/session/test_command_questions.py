@@ -26,7 +26,7 @@ def answers_of(user, uid, admission=NO_RULES):
     """Returns h1's answers about one ended command of this user; h3 is one of its admin.hosts."""
     config = Config()
     usage = Usage(2.0, 1.0, 0.0, 1.0, 1.0, user, "make", "h1", "h2", False, True, False, False,
-                  id="h1-26", state="done", uid=uid)  # fmt: skip
+                  "done", uid, "h1-26")  # fmt: skip
 
     async def ask(_question):
         return 26, usage

@@ -124,7 +124,7 @@ def ended(tmp_path):
             Usage(
                 finished=NOW, submitted=NOW - 2.0, waiting_s=0.5, response_s=2.0, cpu_s=1.0,
                 user=user, uid=uid, command="cc", origin=origin, host="h1", failed=False,
-                moved=False, wrong=False, pinned=False, id=job, words=b"cc\0--secret",
+                moved=False, wrong=False, pinned=False, state="done", id=job, words=b"cc\0--secret",
             )
             for job, (user, uid), origin in rows
         ]

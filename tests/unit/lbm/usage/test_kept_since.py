@@ -1,7 +1,6 @@
 """From when on the accounting is complete, and which algorithms were in force."""
 
 import contextlib
-import sqlite3
 import time
 
 import pytest
@@ -46,15 +45,6 @@ def test_expired_jobs_are_older_than_a_record_that_has_just_begun(open_store):
     store.add([usage(finished=NOW - 200_000.0)])
     assert store.kept_since() >= NOW
     assert store.latest(PastJobs(10)) == ([], False)
-
-
-def test_a_file_of_an_earlier_release_begins_with_its_oldest_job(open_store, tmp_path):
-    store = open_store()
-    store.add([usage(finished=NOW - 100.0), usage()])
-    store.close()
-    with contextlib.closing(sqlite3.connect(tmp_path / "usage.sqlite")) as database:
-        database.executescript("DROP TRIGGER kept_less; DROP TABLE kept;")
-    assert open_store().kept_since() == NOW - 100.0
 
 
 def test_algorithms_are_recorded_when_they_change(open_store, monkeypatch):
