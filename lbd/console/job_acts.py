@@ -67,11 +67,7 @@ def results_in(reply: Json) -> Iterator[Json]:
     for one in found if isinstance(found, list) else []:
         done = plain_commands.acted(str(one), still_open=text(later, str(one)))
         yield done | {"not_held": True} if str(one) in not_held else done
-    failed = tables(reply, "failed")
-    for group in failed:
+    for group in tables(reply, "failed"):
         ids, error = texts(group, "ids"), text(group, "error")
         for name in ids:
             yield plain_commands.acted(name, error.replace(f"job {ids[0]} ", f"job {name} "))
-    if not failed:  # the dispatcher is of an older release
-        for error in texts(reply, "errors"):
-            yield plain_commands.acted(None, error)

@@ -241,7 +241,7 @@ def time_lines(one: Json, clock: Clock) -> list[str]:
 def given_lines(one: Json) -> list[str]:
     """Returns where the job runs, where its output goes, its limits and its key."""
     if "may_restart" not in one:
-        return []  # from an older dispatcher, or for one job of many
+        return []  # for one job of many
     least, most = number(one, "slots_least"), number(one, "slots_most")
     slots = f"{least:.0f}" if not most > least else f"{least:.0f} to {most:.0f}"
     has_begun = number(one, "started") >= 0 and text(one, "state") != "pending"
@@ -287,9 +287,7 @@ def where_lines(one: Json) -> list[str]:
     if directory := text(one, "directory"):
         return [f"in       {directory}"]
     own = "in       a directory of its own (--send, --fetch)"
-    if not (submitted_in := text(one, "submitted_in")):  # from an older dispatcher
-        return [own]
-    origin, paths = text(one, "origin"), fetch_paths(one)
+    submitted_in, origin, paths = text(one, "submitted_in"), text(one, "origin"), fetch_paths(one)
     lines = [own, f"from     {submitted_in} on {origin}"]
     if len(paths) > FETCH_SHOWN + 1:
         paths[FETCH_SHOWN:] = [f"{len(paths) - FETCH_SHOWN} more in {submitted_in}"]

@@ -86,6 +86,7 @@ def submission_of(
         raise LbdError("this cannot be queued: its command needs something else than its job")
     check_waits(asked)
     indexes = indexes_of(asked)
+    count = count_of(indexes) if indexes else asked.count
     sent = Submission(
         user=submitter.user,
         origin=submitter.origin,
@@ -100,13 +101,13 @@ def submission_of(
         excluded=tuple(asked.excluded),
         key=asked.key,
         first_index=asked.first_index if asked.is_array else None,
-        count=count_in(asked, indexes),
+        count=count,
         indexes=indexes,
         at_once=asked.at_once,
         needs=asked.needs,
         spooled=is_spooled(stored, request),
         uid=submitter.uid,
-        gang=count_in(asked, indexes) if asked.gang else 0,
+        gang=count if asked.gang else 0,
         not_before=asked.not_before,
         limit_s=request.timeout_s,
         speedup=(asked.parallelism, asked.sigma) if asked.HasField("parallelism") else None,
@@ -127,15 +128,6 @@ def submission_of(
     if fault := fault_of(sent, stored, own):
         raise LbdError(f"this cannot be queued: {fault}")
     return replace(sent, key=f"{sent.uid}:{sent.key}") if by_uid and sent.key else sent
-
-
-def count_in(asked: pb.SubmitRequest, indexes: Runs) -> int:
-    """Returns the number of tasks. A job with needs, or one that has to wait, comes without a
-    count, so that releases that do not know these reject it. Raises LbdError."""
-    if indexes:
-        return count_of(indexes)
-    is_alone = (asked.needs or is_early(asked)) and not (asked.is_array or asked.count)
-    return 1 if is_alone else asked.count
 
 
 def indexes_of(asked: pb.SubmitRequest) -> Runs:

@@ -261,7 +261,7 @@ def truth_lines(reply: Json) -> list[str]:
     short = number_in(reply, "short")
     if short > 0:
         lines.append(f"{short:.0f} of the last waits were below {SHORT_S:.0f} s, as predicted")
-    if not count > 0:  # 0, or NaN from an older dispatcher
+    if not count > 0:
         return lines
     off_by, held = number_in(reply, "off_by"), number_in(reply, "covered_90")
     how = f"waits below {SHORT_S:.0f} s count as {SHORT_S:.0f} s"

@@ -26,7 +26,7 @@ from lbd.text.command_words import QUEUED_FIELDS_MAX, QUEUED_WORDS_MAX, TOO_MANY
 from lbd.text.job_limits import GANG_MAX, REQUEST_BYTES_MAX, SLOTS_MAX, TIME_MAX
 from lbd.text.needs_words import read_needs_text
 
-UNSAID = "its dispatcher is an older release that does not say whose it is; upgrade that host"
+UNSAID = "its dispatcher does not say whose it is"
 GANG_HOSTS_BYTES = (128 << 10) - len("LBD_GANG_HOSTS=")  # limit of execve for one string
 CUTOFF_S_MAX = 1e12
 NAMED = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*=")  # what every shell passes on
@@ -46,7 +46,7 @@ Numbers = tuple[int, int, int, int]
 def variables(numbers: Numbers) -> dict[bytes, bytes]:
     attempt, tier, slots, array = (b"%d" % number for number in numbers)
     found = {b"LBD_ATTEMPT": attempt, b"LBD_TIER": tier, b"LBD_SLOTS": slots}
-    if numbers[-1]:  # an array's; missing from a dispatcher of the release before
+    if numbers[-1]:  # an array's
         found[b"LBD_ARRAY_ID"] = array
     return found
 
@@ -67,11 +67,6 @@ class Common:
         if self._has_odd_names is None:
             self._has_odd_names = not all(map(NAMED.match, self.request.environment))
         return self._has_odd_names
-
-    @property
-    def phase(self) -> str:
-        """Where it fails. What its dispatcher does not vouch for waits until that is upgraded."""
-        return "late" if self.fault == UNSAID else "request"
 
     def order(
         self,

@@ -93,7 +93,7 @@ class Attempt(Performer):
         self.host.executions.add(self)
         if fault := self.common.fault:
             reason = f"its stored request cannot be run: {fault}"
-            self.feed(e.Denied(reason, self.common.phase))
+            self.feed(e.Denied(reason, "request"))
         elif not is_admitted_at_once(self):
             self.answer(self.admit(), e.Denied(FAULT, "admission"))
 

@@ -60,10 +60,6 @@ class NoDispatcher(Unavailable):
     """No dispatcher is running, or it disconnected before it answered."""
 
 
-class NotOffered(Unavailable):
-    """The dispatcher is of an earlier release, which does not know the question."""
-
-
 class AnswerTooLong(Unavailable):
     """Nothing is wrong with the dispatcher."""
 
@@ -88,7 +84,6 @@ class DispatcherClient:
         self.hosts = self._configured  # hosts that may lead
         self.has_queue = asyncio.Event()  # set while some host may lead
         self.leader = own.host  # the last known leader
-        self._earlier = ""  # a leader of an earlier release
         self._orders: Call | None = None  # the stream for attempts
         self.obeyed = ""  # the host that it goes to
         self.leases = Leases(lease_s=own.lease_s)  # of the attempts here, by DispatcherLine
@@ -160,11 +155,8 @@ class DispatcherClient:
     ) -> tuple[pb.SubmitReply, Watching | None]:
         """Like `submit`, and returns what `watch` says about these jobs, if one call does both."""
         give_key(request)
-        if self._earlier != self.leader and request.ByteSize() <= WATCHED_BYTES:
-            try:
-                return await self._submitted(partial(self._queue_once, request, sent))
-            except NotOffered:
-                self._earlier = self.leader
+        if request.ByteSize() <= WATCHED_BYTES:
+            return await self._submitted(partial(self._queue_once, request, sent))
         return await self.submit(request, sent), None
 
     async def _submitted(self, once: Callable[[], Awaitable[Found]]) -> Found:
@@ -290,8 +282,6 @@ class DispatcherClient:
             return AnswerTooLong(f"the dispatcher on {self.leader} {TOO_LONG}")
         code = getattr(problem, "code", grpc.StatusCode.UNKNOWN)
         code = problem.code() if isinstance(problem, grpc.aio.AioRpcError) else code
-        if code is grpc.StatusCode.UNIMPLEMENTED:
-            return NotOffered(why_of(problem))
         self.doubt()
         # A dispatcher that hangs is replaced by another, if there are others.
         is_gone = code in GONE or len(self.hosts) > 1
@@ -306,7 +296,7 @@ class DispatcherClient:
 
     def doubt(self) -> None:
         """Notes that the last leader does not answer properly: the other hosts are tried first."""
-        self._doubted, self._earlier = self.leader, ""
+        self._doubted = self.leader
         self._away("")
 
     def _away(self, text: str) -> NoDispatcher:

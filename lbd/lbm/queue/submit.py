@@ -347,12 +347,8 @@ async def make_submission(
         needs=run.needs,
     )
     add_waits(asked, options, is_admin=Admins(home.config.admin).include(caller))
-    # A dispatcher of the release before would ignore these, but refuses a count of 0.
-    is_new = bool(request.needs or options.after or options.begin is not None)
     if options.tasks[0]:
-        add_array(asked, *options.tasks, is_new=is_new)
-    elif is_new:
-        asked.count = 0
+        add_array(asked, *options.tasks)
     return asked
 
 
@@ -369,10 +365,11 @@ def make_queued(run: lbm_pb2.RunRequest, request: ClientRequest, *, has_input: b
         run.workdir.fetch.extend(request.fetch)
 
 
-def add_array(asked: pb.SubmitRequest, runs: Runs, at_once: int, *, is_new: bool) -> None:
+def add_array(asked: pb.SubmitRequest, runs: Runs, at_once: int) -> None:
     asked.is_array, asked.first_index, asked.count = True, runs[0][0], count_of(runs)
-    if at_once or len(runs) > 1 or runs[0][2] > 1 or is_new:  # as in `make_submission`
-        asked.indexes, asked.at_once, asked.count = runs_text(runs), at_once, 0
+    asked.at_once = at_once
+    if len(runs) > 1 or runs[0][2] > 1:
+        asked.indexes = runs_text(runs)
 
 
 def add_waits(asked: pb.SubmitRequest, options: SubmitOptions, *, is_admin: bool) -> None:

@@ -267,10 +267,13 @@ def present(
 
 
 def acted_json(reply: pb.ActReply) -> Json:
-    """What came of an order. `failed` is empty from an older dispatcher, whatever the `errors`."""
-    done = list(reply.done_ids) or [str(number) for number in reply.done]
+    """What came of an order."""
     return {  # no id is longer, except those that a lying dispatcher makes up
-        "done": [int(one) if one.isdecimal() else one for one in done if len(one) <= ID_LENGTH_MAX],
+        "done": [
+            int(one) if one.isdecimal() else one
+            for one in reply.done_ids
+            if len(one) <= ID_LENGTH_MAX
+        ],
         "errors": list(reply.errors),
         "failed": [{"ids": list(one.ids), "error": one.error} for one in reply.failures],
         "still_open": dict(reply.still_open),

@@ -113,7 +113,7 @@ class QueueAnswers:
         return [queued_json(job) async for job in seen if asker is None or self.is_of(asker, job)]
 
     def is_of(self, asker: Asker, job: pb.JobInfo) -> bool:
-        uid = job.uid if job.HasField("uid") else NO_UID  # absent from an older dispatcher
+        uid = job.uid if job.HasField("uid") else NO_UID  # it may say anything
         return is_same(self._home.config.users, asker, Asker(job.user, uid))
 
     def _queue(self) -> DispatcherClient:

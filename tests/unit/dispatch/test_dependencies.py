@@ -41,7 +41,7 @@ def host(world, slots=8):
 
 
 def after(*what, **more):
-    return asking(**({"count": 0} | more), after=what)
+    return asking(**more, after=what)
 
 
 async def ended(world, job, status=0):
@@ -217,14 +217,14 @@ async def test_too_many_conditions_or_an_impossible_time_are_refused(world):
     await world.submit(asking())
     assert "the limit is 1000" in (await world.submit(after(*["ok:1"] * 1001))).error
     for at in (float("nan"), -1.0, 1e12):
-        reply = await world.submit(asking(count=0, not_before=at))
+        reply = await world.submit(asking(not_before=at))
         assert "--begin is not valid" in reply.error
-    assert (await world.submit(asking(count=0))).error  # it asks for no tasks, as before
+    assert (await world.submit(asking(count=0))).error
 
 
 async def test_a_start_time_is_waited_for_and_may_be_changed(world):
     late = time.time() // 60 * 60 + 3622.0  # h:m:22
-    inner = asking(count=0, not_before=late)
+    inner = asking(not_before=late)
     inner.spec.notify = b"exit 3"
     await world.submit(inner)
     await world.submit(asking())
@@ -238,7 +238,7 @@ async def test_a_start_time_is_waited_for_and_may_be_changed(world):
     assert reason.endswith(shown)
     await world.act(verb="update", selectors=["1"], update=Update(begin=0.0), **WHO)
     assert began(world) == {1, 2}
-    await world.submit(asking(count=0, not_before=1.0))  # long ago
+    await world.submit(asking(not_before=1.0))  # long ago
     assert began(world) == {1, 2, 3}
 
 
@@ -272,7 +272,7 @@ async def test_held_killed_and_released_while_it_waits(world):
 
 async def test_jobs_that_one_order_ends_one_after_the_other_are_all_done(world):
     """The second ends with the first, which it waited for."""
-    await world.submit(asking(count=0, not_before=time.time() + 3600.0))
+    await world.submit(asking(not_before=time.time() + 3600.0))
     await world.submit(after("ok:1"))
     await world.submit(after("ok:2"))
     reply = await world.act(verb="kill", selectors=["1", "2", "3"], **WHO)
@@ -289,7 +289,7 @@ async def test_a_new_dispatcher_continues_where_the_last_one_was(path):
         await world.submit(after("failed:1_2"))
         await world.submit(after("task:1", **ARRAY))
         await world.submit(after("any:1_1"))
-        await world.submit(asking(count=0, not_before=time.time() + 3600.0))
+        await world.submit(asking(not_before=time.time() + 3600.0))
         await ended(world, "1")
         await ended(world, "2", 1)
         assert (await why(world, "4"))[0] == "cancelled"

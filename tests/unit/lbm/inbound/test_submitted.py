@@ -113,7 +113,7 @@ def test_an_order_of_a_dispatcher_that_does_not_name_the_submitter_is_refused_in
     for missing in ("origin", "user", "uid"):
         start = started()
         start.ClearField(missing)
-        assert "older release" in Submitted().common(start).fault
+        assert "does not say whose it is" in Submitted().common(start).fault
 
 
 @pytest.mark.parametrize(

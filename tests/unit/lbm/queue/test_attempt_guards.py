@@ -172,7 +172,7 @@ async def test_start_and_end_are_reported_with_their_times(host, attempt, news):
 
 
 @pytest.mark.parametrize(
-    ("said", "phase"), [({"origin": ""}, "late"), ({"user": "bob"}, "request"), ({}, "")]
+    ("said", "phase"), [({"origin": ""}, "request"), ({"user": "bob"}, "request"), ({}, "")]
 )
 async def test_an_attempt_without_a_named_user_does_not_run(host, news, said, phase):
     """A dispatcher of an older release sends no names: its jobs wait until it is upgraded."""

@@ -219,7 +219,7 @@ class OneDispatcher:
         self._place.bind(("127.0.0.1", 0))
         self.port = self._place.getsockname()[1]
         self.keys, self.answer = [], pb.JobsInfo()
-        self.goes_away = self.is_earlier = False
+        self.goes_away = False
         self.asked = []  # the method by which each submission was queued
         self._server = None
 
@@ -231,9 +231,8 @@ class OneDispatcher:
             "Submit": one(self._submit),
             "Jobs": one(self._jobs),
             "Act": one(self._act),
+            "Queue": grpc.unary_stream_rpc_method_handler(self._queue),
         }
-        if not self.is_earlier:
-            handlers["Queue"] = grpc.unary_stream_rpc_method_handler(self._queue)
         self._server = grpc.aio.server()
         handler = grpc.method_handlers_generic_handler("lbd.v1.Dispatch", handlers)
         self._server.add_generic_rpc_handlers([handler])
@@ -363,18 +362,6 @@ async def test_a_long_submission_is_not_held_while_it_is_watched(client, dispatc
     long = pb.SubmitRequest(user="ann", command=[bytes(dispatcher_client.WATCHED_BYTES + over)])
     assert (await client.submit_and_watch(long))[1] is None
     assert dispatcher.asked == ["Submit"]
-
-
-async def test_a_dispatcher_of_an_earlier_release_is_asked_twice_but_not_retried(
-    client, dispatcher
-):
-    dispatcher.is_earlier = True
-    await dispatcher.start()
-    for number in (1, 2):
-        reply, watching = await client.submit_and_watch(pb.SubmitRequest(user="ann"))
-        assert (reply.first, watching) == (number, None)
-    assert dispatcher.asked == ["Submit", "Submit"]
-    assert client._doubted == ""
 
 
 async def test_a_dispatcher_that_has_been_away_for_long_is_not_waited_for(client, dispatcher):

@@ -204,13 +204,6 @@ def test_each_job_that_an_order_failed_for_has_its_object(daemon, capsys, words)
     assert err.splitlines() == [f"lbctl: {line}" for line in FAILED["errors"]]
 
 
-def test_an_older_dispatcher_does_not_say_which_jobs_failed(daemon, capsys):
-    daemon("lbm", **{"queue.act": {"done": [], "errors": ["job 4 has ended"], "failed": []}})
-    assert lbctl.main(["kill", "4", "--json"]) == 1
-    (one,) = json.loads(capsys.readouterr().out)
-    assert (one["id"], one["error"]) == (None, "job 4 has ended")
-
-
 def test_without_a_dispatcher_each_job_has_its_object_too(lbm, capsys):
     lbm.answers["queue.act"] = lambda request: {"ok": False, "error": "no answer", "code": "failed"}
     assert lbctl.main(["kill", "h1-1", "3", "5", "--json"]) == 1
