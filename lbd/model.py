@@ -68,7 +68,7 @@ class Closed(IntEnum):
     """Why a host accepts no commands from other hosts. The numbers are those used in messages
     between hosts; `text/closed_words.py` has the texts."""
 
-    UNSAID = 0  # sent by a host with an earlier release
+    UNSAID = 0
     NO_LBM = 1
     STARTING = 2
     ALONE = 3

@@ -61,8 +61,8 @@ class KeptPorts:
             sock.close()
 
     def keep(self) -> None:
-        """Binds the ports not reserved yet, if possible: a daemon of an earlier release may listen
-        there without the option."""
+        """Binds the ports not reserved yet, if possible: others may listen there without
+        the option."""
         if not self._missing or time.monotonic() < self.next_s:
             return
         self.next_s = time.monotonic() + AGAIN_S

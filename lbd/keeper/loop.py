@@ -68,7 +68,6 @@ from lbd.launch.signals import signal_group
 from lbd.local import frames
 from lbd.local.descriptors import close_connection, is_readable
 from lbd.local.unwanted_descriptors import close_apart
-from lbd.process.boot_clock import clock_s
 from lbd.process.service_manager import ServiceManager
 from lbd.process.urgency import Urgency
 
@@ -264,14 +263,14 @@ class Keeper:
         elif tag == HOLD:
             self._holding.hold(body, lbm.descriptors)
         else:
-            self.obey_of_job(tag, body, clock_s())
+            self.obey_of_job(tag, body)
 
-    def obey_of_job(self, tag: bytes, body: bytes, said_s: float) -> None:
+    def obey_of_job(self, tag: bytes, body: bytes) -> None:
         given = dict(frames.fields(body))
         name = given.get(JOB, b"").decode()
         job = self.jobs.get(name)
         if self._beginnings.is_waiting(name):
-            self._beginnings.hear_later(name, tag, body, said_s)
+            self._beginnings.hear_later(name, tag, body)
         elif job is None:
             return
         elif tag == SIGNAL:
@@ -280,7 +279,7 @@ class Keeper:
         elif tag == END_TREE:
             self._busy[name], job.kill_at_s = job, time.monotonic()
         elif tag == LIMIT:
-            until_s = self._limits.set(name, job.pid, job.group, given, said_s)
+            until_s = self._limits.set(name, job.pid, job.group, given)
             self._warden.lease(job.pid, until_s, job.uid, job.group)
         elif tag == TREAT and (job.group or not job.ended):
             self._busy[name] = job

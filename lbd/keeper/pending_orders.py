@@ -56,7 +56,7 @@ class Loop(Protocol):
     quitting: bool
 
     def report(self, tag: bytes, *pairs: tuple[bytes, str | int]) -> None: ...
-    def obey_of_job(self, tag: bytes, body: bytes, said_s: float) -> None: ...
+    def obey_of_job(self, tag: bytes, body: bytes) -> None: ...
     def forget(self, name: str) -> str: ...
 
 
@@ -147,12 +147,12 @@ class Beginnings:
             for name, held in known.items()
         )
 
-    def hear_later(self, name: str, tag: bytes, body: bytes, said_s: float) -> None:
+    def hear_later(self, name: str, tag: bytes, body: bytes) -> None:
         """Handles a message about an order that waits: ends it, or keeps the message for later."""
         if tag == END_TREE:
             self._refuse(name, errno.ECANCELED)
         else:
-            self.looks.waiting[name].later.append((tag, body, said_s))
+            self.looks.waiting[name].later.append((tag, body))
 
     def due_s(self) -> list[float]:
         """Returns when to call `end_late`, on the monotonic clock."""

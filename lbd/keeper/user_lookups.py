@@ -27,7 +27,7 @@ class Waiting:
 
     order: Order
     descriptors: list[int]
-    later: list[tuple[bytes, bytes, float]] = field(default_factory=list)
+    later: list[tuple[bytes, bytes]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ def open_pid_file(path: Path, key: str) -> int:
         raise ConfigError(
             f"{key} {path.parent}: {path.name} is not a regular file with one name; remove it"
         )
-    os.fchmod(descriptor, MODE)  # files of an older release were readable
+    os.fchmod(descriptor, MODE)  # whatever made it
     return descriptor
 
 

@@ -25,7 +25,6 @@ from lbd.process.boot_clock import clock_s
 
 # The fields of LIMIT, beside JOB: how long the job may run and how much CPU time it may use.
 LEASE_UNTIL_MS = b"u"  # of the boot clock, which also counts while the keeper hangs
-LEASE_MS = b"l"  # from now; for a keeper of the last release
 CPU_US = b"C"  # 0 = no limit
 OVER = b"O"  # keeper -> LBM, in EXITED: which limit ended the job, else ""
 LEASE, CPU = "lease", "cpu"
@@ -41,11 +40,9 @@ FAR_S = 3600.0
 def limit_frame(job: str, until_s: float, cpu_s: float) -> bytes:
     """Packs a LIMIT frame: run until then on the boot clock, with so much CPU time (0 = any) of the
     whole tree, unless another one follows."""
-    lease_s = max(0.0, until_s - clock_s())
     fields = (
         (spawn_order.JOB, job.encode()),
         (LEASE_UNTIL_MS, b"%d" % (until_s * 1e3)),
-        (LEASE_MS, b"%d" % (lease_s * 1e3)),
         (CPU_US, b"%d" % (cpu_s * 1e6)),
     )
     return frames.pack(LIMIT, frames.pack_fields(fields))
@@ -142,16 +139,10 @@ class Limits:
         self._is_over = False  # some limit
         self._under_way: CpuLook | None = None
 
-    def set(
-        self, job: str, pid: int, group: str, given: dict[bytes, bytes], said_s: float
-    ) -> float:
-        """Sets a job's limits. `given`: the fields of LIMIT; `said_s`: when it came, on the boot
-        clock. Returns when the lease ends on that clock. Raises KeyError, ValueError."""
-        cpu_s = int(given[CPU_US]) / 1e6
-        if LEASE_UNTIL_MS in given:
-            until_s = int(given[LEASE_UNTIL_MS]) / 1e3
-        else:  # sent by an LBM of the last release
-            until_s = said_s + int(given[LEASE_MS]) / 1e3
+    def set(self, job: str, pid: int, group: str, given: dict[bytes, bytes]) -> float:
+        """Sets a job's limits. `given`: the fields of LIMIT. Returns when the lease ends, on the
+        boot clock. Raises KeyError, ValueError."""
+        cpu_s, until_s = int(given[CPU_US]) / 1e6, int(given[LEASE_UNTIL_MS]) / 1e3
         limit = self._jobs.get(job)
         if limit is None:
             limit = self._jobs[job] = Limit(pid, group)

@@ -142,7 +142,7 @@ def make_root(root: Path) -> None:
         check(directory)
     found = root.lstat()
     if found.st_uid == os.geteuid() and found.st_mode & 0o022:
-        root.chmod(MODE)  # an LBM of an earlier release let users write there
+        root.chmod(MODE)  # whoever made it: users must not write there
 
 
 def check_root(root: Path, owners: Collection[int] = ()) -> None:

@@ -2,7 +2,6 @@
 removes a host that will not come back."""
 
 import argparse
-import math
 import os
 import signal
 import time
@@ -20,7 +19,7 @@ from lbd.config.schema import Config
 from lbd.console.daemons import Daemons
 from lbd.console.hosts import host_named
 from lbd.console.output import print_json, put
-from lbd.console.reply import Json, number, tables, texts
+from lbd.console.reply import Json, number, tables, texts, whole
 from lbd.doctor.peers import is_told_revoked
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import HEARD, Refusal
@@ -98,13 +97,7 @@ def commands_left(daemons: Daemons) -> int:
     older."""
     if "lbm" not in running(daemons.config):
         return 0
-    count = number(daemons.lbm({"op": "status"}), "jobs")
-    if math.isnan(count):
-        raise Refusal(
-            "this host's LBM is an older release: run `lbctl restart`, then `lbctl leave`",
-            "unavailable",
-        )
-    return int(count)
+    return whole(daemons.lbm({"op": "status"}), "jobs")
 
 
 def refuse_if_needed(daemons: Daemons) -> None:

@@ -196,13 +196,6 @@ def test_somebody_else_is_told_who_may_before_anything_is_looked_at(
     assert "only root and the daemons' own user can do that" in capsys.readouterr().err
 
 
-def test_an_lbm_of_an_older_release_does_not_report_its_jobs(daemon, runs, capsys):
-    daemon("lim", drain={})
-    daemon("lbm", status={})
-    assert main(["leave"]) == 1
-    assert "older release: run `lbctl restart`" in capsys.readouterr().err
-
-
 def test_daemons_started_by_lbd_up_are_stopped_the_same_way_even_with_systemd(member, monkeypatch):
     """As on a host with systemd whose lbd was installed by pip: there is no lbd.target."""
     run, killed = member / "run", []

@@ -13,7 +13,6 @@ from lbd.keeper.limits.time_limits import (
     CPU_US,
     GRACE_S,
     LEASE,
-    LEASE_MS,
     LEASE_UNTIL_MS,
     Limit,
     Limits,
@@ -29,7 +28,7 @@ BURN = "import time\nwhile time.process_time() < 60: pass"
 
 
 def given(lease_ms=FAR_MS, cpu_us=0):
-    return {LEASE_MS: b"%d" % lease_ms, CPU_US: b"%d" % cpu_us}
+    return {LEASE_UNTIL_MS: b"%d" % (clock_s() * 1e3 + lease_ms), CPU_US: b"%d" % cpu_us}
 
 
 def until_over(limits, timeout_s=90.0):
@@ -42,12 +41,12 @@ def until_over(limits, timeout_s=90.0):
 
 def test_a_lease_expires_unless_it_is_renewed():
     limits = Limits()
-    limits.set("a", 1, "", given(30), clock_s())
-    limits.set("b", 1, "", given(30), clock_s())
-    limits.set("b", 1, "", given(), clock_s())
+    limits.set("a", 1, "", given(30))
+    limits.set("b", 1, "", given(30))
+    limits.set("b", 1, "", given())
     assert limits.sooner_ms(-1) <= 31
     assert until_over(limits) == ["a"]
-    limits.set("a", 1, "", given(), clock_s())
+    limits.set("a", 1, "", given())
     assert limits.over() == ["a"], "what is over stays so"
     assert (limits.ended("a"), limits.ended("b"), limits.ended("c")) == (LEASE, "", "")
     assert limits.sooner_ms(-1) == -1
@@ -60,7 +59,7 @@ def test_a_lease_counts_while_the_keeper_does_not_read_its_orders():
     ((_, body),) = frames.Splitter(1 << 16).feed(frame)
     told = dict(frames.fields(body))
     assert int(told[LEASE_UNTIL_MS]) < clock_s() * 1e3
-    limits.set("a", 1, "", told, clock_s())
+    limits.set("a", 1, "", told)
     assert until_over(limits) == ["a"]
 
 
@@ -71,7 +70,7 @@ def test_a_keeper_that_is_late_leaves_it_to_the_warden_for_a_moment(monkeypatch)
     monkeypatch.setattr(limits_module, "clock_s", lambda: now_s)
     limits = Limits()
     for job, left_s in ("late", -GRACE_S), ("in time", 0.0):
-        limits.set(job, 1, "", {LEASE_UNTIL_MS: b"%d" % ((now_s + left_s) * 1e3), CPU_US: b"0"}, 0)
+        limits.set(job, 1, "", {LEASE_UNTIL_MS: b"%d" % ((now_s + left_s) * 1e3), CPU_US: b"0"})
     assert limits.over() == limits.over() == ["in time"]
     now_s += limits_module.LOOK_S_MAX
     assert limits.over() == ["late", "in time"]
@@ -84,7 +83,7 @@ def test_the_cpu_time_of_a_child_counts_for_its_tree():
     )
     try:
         limits = Limits()
-        limits.set("a", shell.pid, "", given(cpu_us=300_000), clock_s())
+        limits.set("a", shell.pid, "", given(cpu_us=300_000))
         assert limits.over() == []
         assert until_over(limits) == ["a"]
         assert limits.ended("a") == CPU
@@ -109,9 +108,9 @@ def test_who_hangs_in_exec_holds_up_no_limit(monkeypatch):
     hung, other = (subprocess.Popen(burn, start_new_session=True) for _ in range(2))
     limits = Limits()
     try:
-        limits.set("leased", 1, "", given(300), clock_s())
-        limits.set("hung", hung.pid, "", given(cpu_us=200_000), clock_s())
-        limits.set("other", other.pid, "", given(cpu_us=200_000), clock_s())
+        limits.set("leased", 1, "", given(300))
+        limits.set("hung", hung.pid, "", given(cpu_us=200_000))
+        limits.set("other", other.pid, "", given(cpu_us=200_000))
         over = set()
         while over != {"leased", "hung", "other"}:
             over |= set(until_over(limits))
@@ -125,10 +124,10 @@ def test_who_hangs_in_exec_holds_up_no_limit(monkeypatch):
 def test_an_expired_limit_stays_expired_whatever_is_said_later():
     """Not a moment longer, and for the first reason."""
     limits = Limits()
-    limits.set("a", 1, "", given(0), clock_s())
+    limits.set("a", 1, "", given(0))
     assert limits.over() == ["a"]
     before_s = limits.sooner_ms(-1)
-    limits.set("a", 1, "", given(), clock_s())
+    limits.set("a", 1, "", given())
     assert limits.sooner_ms(-1) <= before_s
     assert limits.over() == ["a"]
     assert limits.ended("a") == LEASE
@@ -145,16 +144,10 @@ def test_the_cpu_time_of_vanished_processes_is_not_forgotten():
     assert list(map(limit.added_up_s, seen)) == [7.0, 7.5, 7.6]
 
 
-def test_a_lease_counts_from_when_it_was_sent():
-    limits = Limits()
-    assert limits.set("a", 1, "", given(1000), clock_s() - 5.0) < clock_s()
-    assert until_over(limits) == ["a"]
-
-
 def test_no_lease_is_too_long_to_wait_for():
     """poll() takes 24 days at most: one longer lease ended the keeper, and all commands with it."""
     limits = Limits()
-    limits.set("1.1", os.getpid(), "", {LEASE_UNTIL_MS: b"1" + b"0" * 300, CPU_US: b"0"}, clock_s())
+    limits.set("1.1", os.getpid(), "", {LEASE_UNTIL_MS: b"1" + b"0" * 300, CPU_US: b"0"})
     wait_ms = limits.sooner_ms(-1)
     assert 0 < wait_ms < 1 << 31
     assert limits.over() == []
@@ -174,7 +167,7 @@ def test_one_look_at_all_processes_serves_all_jobs_and_takes_a_part_of_the_time(
     monkeypatch.setattr(limits_module, "entries_of", entries_of)
     limits = Limits()
     for n in range(8):
-        limits.set(f"{n}", 1, "", {LEASE_UNTIL_MS: b"1000000", CPU_US: b"%d" % (n + 1)}, 0.0)
+        limits.set(f"{n}", 1, "", {LEASE_UNTIL_MS: b"1000000", CPU_US: b"%d" % (n + 1)})
         now_s[0] += 0.01
     while now_s[0] < 120.0:
         assert limits.over() == []

@@ -12,7 +12,6 @@ from lbd.config.schema import Config
 from lbd.keeper.limits.time_limits import (
     CPU_US,
     LEASE,
-    LEASE_MS,
     LEASE_UNTIL_MS,
     LOOK_S_MAX,
     Limits,
@@ -334,10 +333,10 @@ async def test_an_impossible_order_is_refused(attempts):
 def test_an_attempt_that_is_to_end_is_checked_again_soon_whatever_is_said_later():
     """It is ended again until it has ended."""
     limits = Limits()
-    far = {LEASE_MS: b"60000", CPU_US: b"0"}
-    limits.set("a", 1, "", {LEASE_MS: b"0", CPU_US: b"0"}, clock_s())
+    far = {LEASE_UNTIL_MS: b"%d" % ((clock_s() + 60.0) * 1e3), CPU_US: b"0"}
+    limits.set("a", 1, "", {LEASE_UNTIL_MS: b"1", CPU_US: b"0"})
     assert limits.over() == ["a"]
-    limits.set("a", 1, "", far, clock_s())
+    limits.set("a", 1, "", far)
     assert limits.sooner_ms(-1) <= LOOK_S_MAX * 1000 + 1
 
 
