@@ -174,7 +174,7 @@ async def test_start_and_end_are_reported_with_their_times(host, attempt, news):
     ("said", "phase"), [({"origin": ""}, "request"), ({"user": "bob"}, "request"), ({}, "")]
 )
 async def test_an_attempt_without_a_named_user_does_not_run(host, news, said, phase):
-    """A dispatcher of an older release sends no names: its jobs wait until it is upgraded."""
+    """No dispatcher can have it run in nobody's name."""
     start = start_of()
     start.spec.run_request = lbm_pb2.RunRequest(
         argv=[b"true"], directory=b"/", closed_fds=7, origin="h2", user="ann", uid=1001
@@ -334,7 +334,8 @@ def test_an_attempt_that_is_to_end_is_checked_again_soon_whatever_is_said_later(
     """It is ended again until it has ended."""
     limits = Limits()
     far = {LEASE_UNTIL_MS: b"%d" % ((clock_s() + 60.0) * 1e3), CPU_US: b"0"}
-    limits.set("a", 1, "", {LEASE_UNTIL_MS: b"1", CPU_US: b"0"})
+    now = {LEASE_UNTIL_MS: b"%d" % (clock_s() * 1e3), CPU_US: b"0"}
+    limits.set("a", 1, "", now)
     assert limits.over() == ["a"]
     limits.set("a", 1, "", far)
     assert limits.sooner_ms(-1) <= LOOK_S_MAX * 1000 + 1
