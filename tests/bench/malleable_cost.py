@@ -120,10 +120,18 @@ class WithLedger:
         prepare(self.life.queues, self.rng)
 
     def arrive(self) -> None:
-        sent = Submission("ann", "h1", "", b"true\0", b"")
+        sent = Submission("ann", 1000, "h1", "", b"true\0", b"")
         if self.rng.random() < MALLEABLE:
             sent = Submission(
-                "ann", "h1", "", b"true\0", b"", slots_most=SLOTS, speedup=SPEEDUP, work_s=WORK_S
+                "ann",
+                1000,
+                "h1",
+                "",
+                b"true\0",
+                b"",
+                slots_most=SLOTS,
+                speedup=SPEEDUP,
+                work_s=WORK_S,
             )
         accepted = carry_out(self.db, work.insert(sent, self.now_s))
         self._follow(self.life.submitted(sent.jobs(accepted), self.now_s, self.rng))

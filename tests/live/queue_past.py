@@ -24,7 +24,7 @@ def away(lab):
 
 def put(db, command, submitted, cpu_s, user="root"):
     """Adds a job that started at once and had a slot to itself."""
-    sent = Submission(user, "h1", "", b"\0".join(command), b"")
+    sent = Submission(user, 0, "h1", "", b"\0".join(command), b"")
     job = JobId(str(carry_out(db, insert(sent, submitted)).first))
     ending = Ending(Cause.EXITED, 0, cpu_s=cpu_s)
     changes = [
