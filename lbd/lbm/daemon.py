@@ -236,7 +236,7 @@ class Lbm:
         asked = HostQuestions(trust)
         one = asked.message_handler
         logs = partial(serve_logs, check, self._attempts, looks_of_hosts())
-        packs = partial(serve_files, check, files.store, self._attempts.spool)
+        packs = partial(serve_files, check, files.store, self._attempts.spool, files.taken)
         handlers = grpc.method_handlers_generic_handler(
             "lbd.v1.Lbm",
             {

@@ -136,6 +136,19 @@ def test_an_attempt_that_runs_again_starts_from_the_same_inputs(lab, work):
     assert_no_workdir(lab)
 
 
+def test_a_job_that_failed_and_is_requeued_brings_its_outputs_again(lab, work):
+    tasks = submit(lab, work, "--array", "1-2", "--send", "src", "--fetch", "out.%a", "sh", "-c",
+                   "echo $LBD_ATTEMPT >out.$LBD_ARRAY_INDEX; [ $LBD_ATTEMPT = 2 ]")  # fmt: skip
+    array = tasks.partition("_")[0]
+    assert waited(lab, array) != 0
+    outs = [work / f"out.{index}" for index in (1, 2)]
+    wait_until(lambda: all(out.exists() for out in outs), "their outputs have come", 15)
+    restart(lab, "h2")
+    lab.run("h1", "lbctl", "requeue", "--failed", array, check=True)
+    assert waited(lab, array) == 0
+    wait_until(lambda: all(out.read_text() == "2\n" for out in outs), "they come again", 15)
+
+
 REFUSED = [
     (("--send", "none"), "No such file"),
     (("--send", "/etc/passwd"), "--send /etc/passwd"),

@@ -84,7 +84,7 @@ class QueueAnswers:
             own = self._home.config.host.name
             if files is not None and [job.origin for job in reply if job.given.fetch] == [own]:
                 is_array = reply[0].HasField("array")
-                shown[0]["fetched"] = not files.expects(reply[0].id, array=is_array)
+                shown[0]["fetched"] = not files.awaited.expects(reply[0].id, array=is_array)
             return {"jobs": shown, "absent": left_out.absent, "others": left_out.others}
         if operation == "queue.predict":
             return await self._predict(question, caller)

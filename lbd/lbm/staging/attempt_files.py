@@ -58,7 +58,8 @@ class AttemptFiles:
             id=self._name, origin=request.origin, user=request.user
         )
         await self._host.workdirs.open(workdir_request, run_as, self._host.slots.places)
-        spool, asked = self._client.spool, dispatch_pb2.FilesRequest(name=self._start.spec.files)
+        spool, start = self._client.spool, self._start
+        asked = dispatch_pb2.FilesRequest(name=start.spec.files, job=start.job)
         try:
             with await receive_pack(
                 self._client.spools, request.origin, asked, str(spool.root), limits

@@ -40,6 +40,11 @@ class AwaitedOutputs:
         self._moved.set()
         self._moved = asyncio.Event()
 
+    def expects(self, job: int, *, array: bool) -> bool:
+        """Whether outputs of that job may still come, or of the array that begins with it."""
+        note = self._notes.of_job(job)
+        return note is not None and (array or note.is_left(job))
+
     def are_of(self, uid: int) -> bool:
         """Whether any outputs for that user may come, or are known not to."""
         return any(note.uid == uid for note in self._notes.values())
@@ -87,5 +92,9 @@ class AwaitedOutputs:
             if note is None or note.uid != uid:
                 continue
             if (trouble := self.troubles.get(job.id)) is not None:
-                index = job.array_index if job.array_id else None
-                yield f"{shown_id(str(job.id), job.array_id, index)}: {trouble}"
+                yield f"{id_of(job)}: {trouble}"
+
+
+def id_of(job: pb.JobInfo) -> str:
+    """As it is shown to people: 7, or 12_7."""
+    return shown_id(str(job.id), job.array_id, job.array_index if job.array_id else None)

@@ -4,8 +4,9 @@ There is one file for each submission, also for an array, packed by pack/pack.py
 unpacks the same bytes. Beside it NAME.note says which jobs it is for and where their outputs go.
 The pack is on disk before the job is in the queue; the note follows when its number is known.
 
-Once the jobs have ended, nobody reads the note any more: only its user and its age are kept, and
-the pack, with which `lbctl requeue` starts them again, until the age tells us to remove both.
+Once the jobs have ended, `lbctl requeue` can start them again with the pack, and their outputs come
+by the note, which is not in memory meanwhile. Of one without outputs, only its user and its age
+are kept. The age tells us when to remove both.
 """
 
 import contextlib
@@ -57,7 +58,8 @@ class Note:
     waited_for: bool = False  # by an lbrun -q, which handles its outputs
     stamp: str = ""  # of the directory; "": not known, as in an earlier release
     noted: str = ""  # of the places of its outputs (pack/places.py); "" as with `stamp`
-    over: list[int] = field(default_factory=list)  # as stored: jobs that need nothing more
+    # as stored: jobs that need nothing more; None: all
+    over: list[int] | None = field(default_factory=list)
     _left: bytearray = field(init=False, repr=False)  # 1 for each of the others
     _left_count: int = field(init=False, repr=False, compare=False)
 
@@ -70,7 +72,7 @@ class Note:
             raise ValueError("not the fields of a note")
         over, self.over = self.over, []
         self._left, self._left_count = bytearray(b"\1" * self.count), self.count
-        for job in over:
+        for job in range(self.first, self.first + self.count) if over is None else over:
             self.end(job)
 
     def end(self, job: int) -> None:
@@ -78,6 +80,15 @@ class Note:
         if self.is_left(job):
             self._left[job - self.first] = 0
             self._left_count -= 1
+
+    def begin(self, job: int) -> None:
+        """Notes that a job that had ended is to end again."""
+        if self.has_ended(job):
+            self._left[job - self.first] = 1
+            self._left_count += 1
+
+    def has_ended(self, job: int) -> bool:
+        return self.first <= job < self.first + self.count and not self.is_left(job)
 
     def is_left(self, job: int) -> bool:
         return self.first <= job < self.first + self.count and bool(self._left[job - self.first])
@@ -95,10 +106,11 @@ class Note:
             at = self._left.find(1, at + 1)
 
     def stored(self) -> str:
-        if self.is_over:
+        if self.is_over and not self.fetch:
             return json.dumps({"uid": self.uid})
         stored = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
-        stored["over"] = [self.first + at for at, left in enumerate(self._left) if not left]
+        over = [self.first + at for at, left in enumerate(self._left) if not left]
+        stored["over"] = None if self.is_over else over
         return json.dumps(stored)  # much faster than json.dump
 
 
@@ -141,9 +153,11 @@ class NoteMemory(PackRoom):
     def has_room(self, uid: int, size: int) -> bool:
         return size <= self.left(uid, NOTES_BYTES - self._of_user.total())
 
+    def has_room_for(self, note: Note) -> bool:
+        return self.has_room(note.uid, size_of(note))
+
     def keep_note(self, note: Note) -> None:
-        size = memory_bytes(note.send, note.fetch) + sys.getsizeof(note.noted) + note.count
-        self.take(note.name, note.uid, size)
+        self.take(note.name, note.uid, size_of(note))
 
 
 class PackStore:
@@ -172,12 +186,10 @@ class PackStore:
             with contextlib.suppress(OSError):
                 pack_bytes = self.path(path.stem).stat().st_size
                 taken.append((path.stem, uid, FILES_BYTES + pack_bytes))
-            if isinstance(note, Note) and note.is_over:
-                self._shorten(note)
-            elif isinstance(note, Note):
-                note.waited_for = False  # a client that waited is gone
-                notes.append(note)
+            if isinstance(note, Note):
                 taken.append((path.name, uid, path.stat().st_size))
+                if not note.is_over:
+                    notes.append(note)
         if damaged:
             log.warning(
                 "cannot read the notes of %d submissions (files/*.note), whose outputs stay on the "
@@ -185,13 +197,12 @@ class PackStore:
             )  # fmt: skip
         return sorted(notes, key=first_job), taken
 
-    def _shorten(self, note: Note) -> None:
-        """Shortens a note that is over, of an earlier release."""
-        path = self.root / (note.name + NOTE)
-        with contextlib.suppress(OSError):
-            found = path.stat()
-            self.write(note)
-            os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+    def closed(self, name: str) -> Note | None:
+        """Returns a note that is over, if its jobs have outputs."""
+        with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
+            note = read_note(self.path(name).with_suffix(NOTE))
+            return note if isinstance(note, Note) else None
+        return None
 
     def hold(self, notes: Collection[Note], taken: Iterable[Taken]) -> dict[str, Note]:
         """Counts what these take. Returns the notes by name."""
@@ -243,14 +254,16 @@ class PackStore:
             if note.is_over == was_over:
                 return  # else another thread may have written its end before this
 
-    def ended(self, name: str) -> None:
-        """Forgets what the note takes; its pack stays."""
-        self.memory.drop(name)
-        self.room.drop(name + NOTE)
+    def ended(self, note: Note) -> None:
+        """Forgets what the note takes no more; its pack stays."""
+        self.memory.drop(note.name)
+        if not note.fetch:
+            self.room.drop(note.name + NOTE)
 
     def drop(self, name: str) -> None:
+        self.memory.drop(name)
         self.room.drop(name)
-        self.ended(name)
+        self.room.drop(name + NOTE)
         for suffix in (PACK, NOTE, PACK + UNFINISHED):
             with contextlib.suppress(OSError):
                 (self.root / (name + suffix)).unlink(missing_ok=True)
@@ -273,8 +286,8 @@ class PackStore:
 
 
 def read_note(path: Path) -> Note | int:
-    """Returns the note, or of one that is over its user. Raises OSError, ValueError, TypeError,
-    RecursionError."""
+    """Returns the note, as if nobody waited, or of one that is over, and without outputs, its user.
+    Raises OSError, ValueError, TypeError, RecursionError."""
     if path.stat().st_size > NOTE_FILE_BYTES:
         raise ValueError("larger than any note")
     match json.loads(path.read_text()):
@@ -282,9 +295,15 @@ def read_note(path: Path) -> Note | int:
             return uid
         case stored:
             note = Note(**stored)
+            note.waited_for = False  # a client that waited is gone
     if note.name != path.stem or not NAME.fullmatch(note.name):
         raise ValueError("not the note of its name")
     return note
+
+
+def size_of(note: Note) -> int:
+    """Returns about how much memory the note takes."""
+    return memory_bytes(note.send, note.fetch) + sys.getsizeof(note.noted) + note.count
 
 
 def memory_bytes(send: Collection[bytes | str], fetch: Collection[bytes | str]) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -70,20 +71,30 @@ def write(file: BinaryIO, data: bytes, directory: str) -> None:
 
 
 async def serve_files(
-    check: "CheckReader", store: PackStore, spool: Spool, data: bytes, context: "Context"
+    check: "CheckReader",
+    store: PackStore,
+    spool: Spool,
+    takes: Callable[[str, int], Awaitable[None]],
+    data: bytes,
+    context: "Context",
 ) -> None:
-    """Sends one whole pack. A pack that a job takes along has a name that only its hosts know."""
+    """Sends one whole pack. A pack that a job takes along has a name that only its hosts know;
+    `takes` is told of the job first; it raises Unavailable if the job cannot begin now."""
     try:
         asked = parsed(pb.FilesRequest, data)
-        if not asked.name and not QUEUED_ID.fullmatch(asked.job):
+        if not QUEUED_ID.fullmatch(asked.job):
             raise DecodeError
     except DecodeError:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a FilesRequest")
-    if not asked.name:
-        await check(context)
     try:
+        if asked.name:
+            await takes(asked.name, int(asked.job))
+        else:
+            await check(context)
         path = store.path(asked.name) if asked.name else spool.pack(asked.job, asked.attempt)
         file = await asyncio.to_thread(path.open, "rb", buffering=0)
+    except Unavailable as problem:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, str(problem))
     except OSError:
         trouble = "these files are not stored here, or no longer"
         await context.write(pb.FilesPiece(trouble=trouble).SerializeToString())

@@ -25,7 +25,8 @@ from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.notifications import Notifications
 from lbd.lbm.queue.other_spools import NotKept
 from lbd.lbm.session.request import ClientRequest
-from lbd.lbm.staging.awaited_outputs import AwaitedOutputs
+from lbd.lbm.staging.awaited_outputs import AwaitedOutputs, id_of
+from lbd.lbm.staging.begun_again import begin_again
 from lbd.lbm.staging.open_notes import OpenNotes
 from lbd.lbm.staging.pack_store import FILES_BYTES, NOTE, Note, PackStore, disk_bytes, memory_bytes
 from lbd.lbm.staging.pack_transfer import receive_pack
@@ -34,7 +35,7 @@ from lbd.lbm.staging.workdirs import check_allowed
 from lbd.local import client_tags as tags
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.job_log import JobLog
-from lbd.text.name_patterns import fill_in, shown_id
+from lbd.text.name_patterns import fill_in
 from lbd.text.one_line import one_line
 from lbd.text.ranges import selectors_of
 
@@ -127,17 +128,17 @@ class QueuedFiles:
             job_log.warning(str(note.first), "its files: %s", problem.strerror)
         self._fresh.set()
 
+    async def taken(self, name: str, job: int) -> None:
+        """An attempt of that job takes its pack. Raises Unavailable."""
+        if await begin_again(self.store, self._open, self._queue, name, job):
+            self._fresh.set()
+
     # Back
 
     def waited_for(self, job: int) -> Note | None:
         """The note of a job with an lbrun that must have its outputs before it ends."""
         note = self._open.of_job(job)
         return note if note is not None and note.waited_for and note.is_left(job) else None
-
-    def expects(self, job: int, *, array: bool) -> bool:
-        """Whether outputs of that job may still come, or of the array that begins with it."""
-        note = self._open.of_job(job)
-        return note is not None and (array or note.is_left(job))
 
     def left_alone(self, name: str) -> None:
         """Drops the outputs of a pack whose lbrun went away: nobody wants them."""
@@ -150,9 +151,7 @@ class QueuedFiles:
         Unavailable if they are not available at present."""
         trouble, aside = await self.place(note, job)
         if aside:
-            index = job.array_index if job.array_id else None
-            shown = shown_id(str(job.id), job.array_id, index)
-            job_log.warning(shown, "its outputs: %s", one_line(aside))
+            job_log.warning(id_of(job), "its outputs: %s", one_line(aside))
         return trouble
 
     async def place(self, note: Note, job: pb.JobInfo) -> tuple[str, str]:
@@ -160,7 +159,7 @@ class QueuedFiles:
         if not (note.fetch and job.attempt and job.host) or job.state == "lost":
             return "", ""  # it has made nothing, or nothing that is available
         index = job.array_index if job.HasField("array_index") else None
-        name = shown_id(str(job.id), job.array_id, index)
+        name = id_of(job)
         fetch = [fill_in(os.fsencode(path), name, index, job.host) for path in note.fetch]
         fetch = [os.path.normpath(path) for path in fetch]
         if any(path.startswith((b"/", b"../")) or path in (b"..", b".") for path in fetch):
@@ -189,7 +188,7 @@ class QueuedFiles:
         self.awaited.settle(job)
         if note.is_over:
             self._open.pop(note.name, None)
-            self.store.ended(note.name)
+            self.store.ended(note)
         if write or note.is_over:
             with contextlib.suppress(OSError):
                 await asyncio.to_thread(self.store.write, note)
@@ -285,9 +284,7 @@ class QueuedFiles:
             age_s = time.time() - job.finished
             if trouble and age_s <= self._config.dispatch.output_keep_days * DAY_S:
                 if job.id not in self.awaited.troubles:
-                    index = job.array_index if job.array_id else None
-                    shown = shown_id(str(job.id), job.array_id, index)
-                    job_log.warning(shown, "its outputs: %s; will try again", trouble)
+                    job_log.warning(id_of(job), "its outputs: %s; will try again", trouble)
                 self.awaited.keep(job.id, trouble, delayed=delayed)
                 pause_s = min(RETRY_MAX_S, max(RETRY_S, age_s / RETRY_SHARE))
                 asyncio.get_running_loop().call_later(pause_s, self._ended.put_nowait, job)

@@ -102,7 +102,7 @@ async def test_the_submitting_host_says_whether_outputs_have_come(queue, origin,
     queue.jobs = jobs
     asked = answers(queue, "uid")
     asked._home.files = SimpleNamespace(
-        awaited=SimpleNamespace(troubles={}), expects=lambda job, array: expected[0]
+        awaited=SimpleNamespace(troubles={}, expects=lambda job, array: expected[0])
     )
     for is_expected in (True, False):
         expected[0] = is_expected

@@ -4,7 +4,6 @@ import json
 import os
 import time
 import tracemalloc
-from dataclasses import asdict
 
 import pytest
 
@@ -29,15 +28,8 @@ def pack(store, data=b"pack"):
     return name
 
 
-def note(name, first=1, count=3, **more):
-    return Note(name, first, count, 1000, 0o22, "/w/\udcff", ["a"], ["b.%a"], **more)
-
-
-def written_before(store, name, uid=1000, names=1000):
-    """Writes a note that is over as earlier releases did: with the names of all its files."""
-    own = {**asdict(note(name)), "uid": uid, "fetch": ["x" * 1000] * names, "over": [1, 2, 3]}
-    del own["_left"], own["_left_count"]
-    (store.root / f"{name}.note").write_text(json.dumps(own))
+def note(name, first=1, count=3, fetch=("b.%a",), **more):
+    return Note(name, first, count, 1000, 0o22, "/w/\udcff", ["a"], [*fetch], **more)
 
 
 def age(store, name, days):
@@ -129,36 +121,53 @@ def test_notes_of_jobs_that_are_over_take_no_memory_in_the_next_lbm(tmp_path):
     store = PackStore(str(tmp_path))
     names = [pack(store) for _ in range(40)]
     for name in names:
-        written_before(store, name)
-        age(store, name, 3)
-    then_s = {path.stem: path.stat().st_mtime for path in store.root.glob("*.note")}
+        store.write(note(name, fetch=["x" * 1000] * 1000, over=None))
     size = (store.root / f"{names[0]}.note").stat().st_size
     tracemalloc.start()
     notes, taken = PackStore(str(tmp_path)).resumed()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (notes, len(taken), peak < 5 * size) == ([], 40, True)
-    left = [*store.root.glob("*.note")]
-    assert all(path.stat().st_size < 100 for path in left)
-    assert {path.stem: path.stat().st_mtime for path in left} == then_s
+    assert (notes, peak < 5 * size) == ([], True)
+    of_notes = {(name, taken) for name, _, taken in taken if name.endswith(".note")}
+    assert of_notes == {(f"{name}.note", size) for name in names}  # their disk counts
 
 
-def test_of_a_note_that_is_over_its_user_and_its_age_stay_on_disk(tmp_path):
+def test_of_a_note_that_is_over_and_without_outputs_its_user_and_its_age_stay(tmp_path):
     """With their names notes took 6 MB each for a week, and no job of theirs was left."""
     store = PackStore(str(tmp_path))
     name = pack(store)
-    own = note(name)
+    own = note(name, fetch=[])
     store.write(own)
     for job in (1, 2, 3):
         own.end(job)
     store.write(own)
     assert json.loads((store.root / f"{name}.note").read_text()) == {"uid": 1000}
     assert PackStore(str(tmp_path)).resumed() == ([], [(name, 1000, FILES_BYTES + 4)])
+    assert store.closed(name) is None
     store.sweep(7, 90, set())
     assert store.names() == {name}
     age(store, name, 8)
     store.sweep(7, 90, set())
     assert store.names() == set()
+
+
+def test_a_note_with_outputs_is_found_once_more_when_its_jobs_are_over(tmp_path):
+    """For `lbctl requeue`."""
+    store = PackStore(str(tmp_path))
+    own = note(pack(store), waited_for=True)
+    for job in (1, 2, 3):
+        own.end(job)
+    store.write(own)
+    found = PackStore(str(tmp_path)).closed(own.name)
+    assert found == note(own.name, over=None)
+    found.begin(2)
+    found.begin(2)
+    found.begin(4)
+    assert ([*found.left], found.has_ended(1), found.has_ended(2)) == ([2], True, False)
+    store.write(found)
+    assert [[*one.left] for one in store.resumed()[0]] == [[2]]
+    for name in ("0" * 32, "../x", ""):
+        assert store.closed(name) is None
 
 
 def test_an_end_that_comes_while_a_note_is_written_is_what_stays(tmp_path, monkeypatch):

@@ -1,0 +1,47 @@
+"""Jobs that had ended here and begin again (`lbctl requeue`): their outputs are to come once more.
+
+The dispatcher need not tell us: each attempt takes its files from us first, and says for which job.
+"""
+
+import asyncio
+import contextlib
+import logging
+
+from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.lbm.staging.open_notes import OpenNotes
+from lbd.lbm.staging.pack_store import PackStore
+from lbd.model import ENDED_NAMES
+from lbd.net.gen import dispatch_pb2 as pb
+from lbd.process.job_log import JobLog
+
+job_log = JobLog(logging.getLogger("lbd.lbm"))
+
+
+async def begin_again(
+    store: PackStore, notes: OpenNotes, queue: DispatcherClient, name: str, job: int
+) -> bool:
+    """An attempt of the job takes that pack: returns whether the job had ended and now needs its
+    note again. The host that says so may have run the job before, and could change files that its
+    user has had for days: so the queue must know of it. Raises
+    Unavailable if it does not answer."""
+    note = notes.get(name) or await asyncio.to_thread(store.closed, name)
+    if note is None or not note.fetch or not note.has_ended(job) or not await lives(queue, job):
+        return False
+    note = notes.get(name) or note  # another of its jobs may have come first
+    if name not in notes and not store.memory.has_room_for(note):
+        job_log.warning(str(job), "it runs again, but its outputs stay on the host where it runs: "
+                        "the notes of its user's jobs take too much memory")  # fmt: skip
+        return False
+    notes[name] = note
+    store.memory.keep_note(note)
+    note.begin(job)
+    with contextlib.suppress(OSError):
+        await asyncio.to_thread(store.write, note)
+    return True
+
+
+async def lives(queue: DispatcherClient, job: int) -> bool:
+    """Raises Unavailable."""
+    asked = pb.JobsAsked(selectors=[str(job)], ended_too=True, by_number=True, unexplained=True)
+    found = (await queue.jobs(asked)).jobs
+    return any(one.id == job and one.state not in ENDED_NAMES for one in found)
