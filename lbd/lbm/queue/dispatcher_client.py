@@ -167,9 +167,9 @@ class DispatcherClient:
         self, request: pb.SubmitRequest, sent: Callable[[], object]
     ) -> tuple[pb.SubmitReply, Watching]:
         await self._channel()
-        sent()
         data = request.SerializeToString()
         await self._turn(request.user, len(data))
+        sent()
         answers = self._answers("Queue", data, restart_s=0.0)
         try:
             async with asyncio.timeout(ACT_S if request.is_array else ASK_S):
@@ -255,11 +255,11 @@ class DispatcherClient:
         timeout_s: float = ASK_S,
         sent: Callable[[], object] = lambda: None,
     ) -> Reply:
-        """`sent` is called once a dispatcher is connected."""
+        """`sent` is called when the dispatcher may have the request."""
         channel, data = await self._channel(), request.SerializeToString()
-        sent()
         user = str(getattr(request, "user", ""))
         await self._turn(user, len(data))
+        sent()
         try:
             answer = await ask(channel, SERVICE + method, data, self._peers.metadata, timeout_s)
             reply = await parsed_in_turns(kind, answer)

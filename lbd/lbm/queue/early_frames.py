@@ -87,7 +87,7 @@ def counts(frame: Frame) -> bool:
 class OnItsWay:
     """A submission on its way to the queue."""
 
-    asked_s: float = math.inf  # since when the dispatcher is waited for
+    asked_s: float = math.inf  # since when the dispatcher is waited for, if it is
     is_sent: bool = False  # it may be queued
     is_said: bool = False  # the client was told that it waits
     stamp: Stamp | None = None  # of its directory, if files or --notify need it
@@ -100,8 +100,10 @@ class OnItsWay:
 
     def why_failed(self, problem: LbdError, queue: DispatcherClient | None) -> str:
         """Says with the problem whether the job may be in the queue, if that is known."""
-        was_asked = math.isfinite(self.asked_s) and queue is not None and bool(queue.hosts)
-        return f"{problem}; nothing was queued" if was_asked and not self.is_sent else str(problem)
+        if not (math.isfinite(self.asked_s) and queue is not None and queue.hosts):
+            return str(problem)
+        may_be = "the job may be in the queue all the same: see `lbctl jobs`"
+        return f"{problem}; {may_be if self.is_sent else 'nothing was queued'}"
 
     def interrupted_by(self, number: int, queue: DispatcherClient) -> CommandEnd:
         reason = "interrupted: nothing was queued"

@@ -6,6 +6,7 @@ job is cancelled or ended. If we stop, it runs on, and `lbctl wait` and `logs` f
 
 import asyncio
 import contextlib
+import math
 import socket
 import time
 from collections.abc import Awaitable, Callable
@@ -266,6 +267,7 @@ async def take(
         if submission.spec.files and (reply.error if reply is not None else not way.is_sent):
             files.store.drop(submission.spec.files)
     if reply.error:
+        way.asked_s = math.inf
         raise Unavailable(reply.error)
     reply.warning = reply.warning or why
     if way.stamp is not None and options.notify:

@@ -107,12 +107,13 @@ async def test_what_nobody_will_read_is_not_kept(client, early):
     ("asked_s", "is_sent", "hosts", "more"),
     [
         (1.0, False, ("h1",), "; nothing was queued"),
-        (1.0, True, ("h1",), ""),  # it may be
+        (1.0, True, ("h1",), "; the job may be in the queue all the same: see `lbctl jobs`"),
         (math.inf, False, ("h1",), ""),  # refused before the queue was asked
+        (math.inf, True, ("h1",), ""),  # or by the queue
         (1.0, False, (), ""),  # there is no queue
     ],
 )
-def test_who_cannot_reach_the_dispatcher_learns_that_nothing_was_queued(
+def test_who_cannot_reach_the_dispatcher_learns_whether_anything_was_queued(
     asked_s, is_sent, hosts, more
 ):
     way, away = OnItsWay(asked_s, is_sent), Unavailable("the dispatcher on h1 cannot be reached")
