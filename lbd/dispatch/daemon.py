@@ -52,7 +52,7 @@ from lbd.dispatch.job_finder import forgiven
 from lbd.dispatch.job_lines import say, say_full
 from lbd.dispatch.job_view import why_closed
 from lbd.dispatch.ledger.batches import Batch, Batches
-from lbd.dispatch.ledger.lease_tokens import lease_token
+from lbd.dispatch.ledger.ledger_tokens import ledger_token
 from lbd.dispatch.ledger.retention import clean_up
 from lbd.dispatch.spec_cache import Specs
 from lbd.dispatch.stored_start import UnreadableSpec, start_in
@@ -83,7 +83,7 @@ class Dispatcher:
     config: Config
     ledger: Ledger
     life: Lifecycle
-    lease_secret: bytes  # of the ledger
+    ledger_secret: bytes  # of the ledger
     rng: Random = field(default_factory=Random)
     leads: Callable[[], bool] = lambda: True  # whether no other dispatcher can lead at this moment
     lines: dict[HostId, HostConnection] = field(default_factory=dict)
@@ -220,7 +220,6 @@ class Dispatcher:
             end = begin.host, begin.job, begin.attempt, phase, Ending(Cause.LOST, reason=trouble)
             self.carry(self.life.refused(*end, clock_s(), self.rng))
             return
-        start.lease_token = lease_token(self.lease_secret, begin.host)
         start.job, start.attempt, start.slots = begin.job, begin.attempt, begin.slots
         start.tier, start.cutoff_s = begin.tier, begin.cutoff_s or 0.0
         start.movable = self.life.may_move(begin.job)
@@ -290,6 +289,7 @@ class Dispatcher:
             old.broken.set()
             self.line_closed(name, old)  # gets no order before its heartbeat here, the next anchor
         self.lines[name] = line
+        line.opens(ledger_token(self.ledger_secret, name))
         HOST_LINES.say(name, "connected")
 
     def line_closed(self, name: HostId, line: HostConnection) -> None:
@@ -337,7 +337,6 @@ class Dispatcher:
             reasons = [(JobId(one.job), one.attempt, one.stop_reason) for one in heartbeat.held]
             self.carry(life.stops_to_repeat(name, reasons))
         reply = pb.HeartbeatReply(number=heartbeat.number, lease_s=own.lease_s, mode=own.mode)
-        reply.lease_token = lease_token(self.lease_secret, name)
         reply.renewed.extend(pb.Held(job=job, attempt=attempt) for job, attempt in renewed)
         reply.queued, reply.running = len(life.jobs) - life.running, self.running
         line.reply(reply)

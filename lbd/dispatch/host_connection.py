@@ -178,6 +178,10 @@ class HostConnection:
         self.renewed = 0  # attempts renewed by the answer to it
         self.changes_cpu_s = 0.0  # taken by what its heartbeats changed, and not charged yet
 
+    def opens(self, ledger_token: bytes) -> None:
+        self._add().ledger_token = ledger_token
+        self._send()
+
     def reply(self, reply: pb.HeartbeatReply) -> None:
         self.renewed = len(reply.renewed)
         (self._messages[0] if self._messages else self._add()).reply.CopyFrom(reply)

@@ -31,7 +31,7 @@ from lbd.dispatch.daemon import Dispatcher, terms_of
 from lbd.dispatch.dependencies import DependencyCounts
 from lbd.dispatch.ledger.database_url import ledger_file, store_url
 from lbd.dispatch.ledger.leadership import Lead, OneFile, last_file
-from lbd.dispatch.ledger.lease_tokens import lease_secret
+from lbd.dispatch.ledger.ledger_tokens import ledger_secret
 from lbd.dispatch.ledger.longest_lease import LongestLease
 from lbd.dispatch.ledger.snapshot import extent
 from lbd.dispatch.ledger.sqlite import has_open_jobs, open_jobs
@@ -186,7 +186,7 @@ class Service:
             longest = LongestLease(ledger, terms.lease_s)
             terms = replace(terms, inherited_s=await longest.inherit())
             life = Lifecycle(discipline, terms, rules, malleable_of(self.config))
-            secret = await lease_secret(ledger)
+            secret = await ledger_secret(ledger)
             self.dispatcher = Dispatcher(self.config, ledger, life, secret, leads=self._leads)
             self.trouble = ""
             lowering = longest.lower(lambda: life.has_longer_leases(clock_s()))

@@ -7,10 +7,6 @@ clock that nobody sets.
 A lease is never shortened: the keeper and its warden hold it too, and would have to confirm that
 they have let go. Heartbeats say what is left of it instead (`left_s`), and the dispatcher waits for
 that.
-
-Only who repeats the token that came with an attempt renews it (`dispatch/ledger/lease_tokens.py`):
-a dispatcher of the same ledger. One of another ledger, which the queue's settings come to name,
-does not know it; the former begins the next attempt once this lease is over.
 """
 
 from collections import OrderedDict
@@ -30,7 +26,6 @@ Key = tuple[JobId, int]  # job, attempt
 @dataclass(slots=True)
 class Leases:
     until_s: dict[Key, float] = field(default_factory=dict)
-    _tokens: dict[Key, bytes] = field(default_factory=dict)
     _sent_s: "OrderedDict[int, float]" = field(default_factory=OrderedDict)
     _number: int = 0
     margins: Histogram = field(default_factory=lambda: Histogram(MARGINS_S))  # at renewals
@@ -57,30 +52,22 @@ class Leases:
         before_s, self.lease_s = self.lease_s, lease_s
         return lease_s != before_s
 
-    def take(
-        self, key: Key, token: bytes, anchor: int, lease_s: float, now_s: float
-    ) -> float | None:
+    def take(self, key: Key, anchor: int, lease_s: float, now_s: float) -> float | None:
         """Takes a new attempt, leased from the heartbeat `anchor` on. Returns until when, or None
         if the lease has already expired."""
         until_s = self._sent_s.get(anchor, float("-inf")) + lease_s
         if until_s <= now_s:
             return None
-        self.adopt(key, token, until_s)
+        self.until_s[key] = until_s
         return until_s
 
-    def adopt(self, key: Key, token: bytes, until_s: float) -> None:
-        """Goes on with the lease of an attempt."""
-        self.until_s[key], self._tokens[key] = until_s, token
-
-    def renew(
-        self, number: int, keys: Iterable[Key], token: bytes, lease_s: float, now_s: float
-    ) -> list[Key]:
+    def renew(self, number: int, keys: Iterable[Key], lease_s: float, now_s: float) -> list[Key]:
         """Returns the attempts that are renewed."""
         if number not in self._sent_s:
             return []
         until_s, renewed = self._sent_s[number] + lease_s, list[Key]()
         for key in keys:
-            if self._tokens.get(key) == token:
+            if key in self.until_s:
                 self.margins.note(self.until_s[key] - now_s)
                 self.until_s[key] = max(self.until_s[key], until_s)
                 renewed.append(key)
@@ -92,4 +79,3 @@ class Leases:
 
     def drop(self, key: Key) -> None:
         self.until_s.pop(key, None)
-        self._tokens.pop(key, None)

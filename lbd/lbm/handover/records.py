@@ -147,6 +147,7 @@ class QueuedAttempt:
     has_stopped: bool = False
     was_shown: bool = False  # its output was shown to somebody
     files_s: float = 0.0  # how long its files took to transfer
+    ledger_token: bytes = b""  # of the dispatcher that started it
 
 
 # -- commands of this host's users elsewhere -------------------------------------------------------

@@ -12,8 +12,8 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,24 +26,18 @@ from lbd.errors import LbdError
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.attempts_ahead import Ahead
 from lbd.lbm.core.execution import Phase, Timer
-from lbd.lbm.core.leases import Key, Leases
+from lbd.lbm.core.leases import Key
 from lbd.lbm.core.pending_updates import PendingReports
 from lbd.lbm.core.slots import OthersUse
 from lbd.lbm.handover.records import QueuedAttempt
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.submitted import fault_of_start
 from lbd.lbm.keeper_link import end_holders
-from lbd.lbm.queue.attempt import Attempt, let_go
+from lbd.lbm.queue.attempt import Attempt
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
-from lbd.lbm.queue.dispatcher_words import (
-    SAID_MAX,
-    HeldOrders,
-    order_bytes,
-    read_down,
-    refusal,
-)
+from lbd.lbm.queue.dispatcher_words import SAID_MAX, read_down, refusal
+from lbd.lbm.queue.held_attempts import Held, HeldAttempts, all_reports, as_message
 from lbd.lbm.queue.keeper_claim import claim
-from lbd.lbm.queue.lease_watch import LeaseWatch
 from lbd.lbm.queue.logs import output_of
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.queue.spool_room import SpoolCare
@@ -78,31 +72,6 @@ UNFINISHED = (
 ENDING = WORDS[Closed.STOPPING]
 
 
-@dataclass(slots=True)
-class Held:
-    """An attempt that is alive, or whose end is not settled yet."""
-
-    attempt: Attempt
-    end: pb.AttemptReport | None
-    order_bytes: int
-
-
-def as_message(key: Key, held: Held, leases: Leases, now_s: float) -> pb.Held:
-    reason, left_s = held.attempt.execution.stop_reason, leases.left_s(key, now_s)
-    return pb.Held(job=key[0], attempt=key[1], stop_reason=reason, left_s=left_s)
-
-
-def all_reports(held: Iterable[Held]) -> PendingReports[pb.AttemptReport]:
-    """All reports again: the last stream may have broken before any of them arrived."""
-    pending = PendingReports[pb.AttemptReport]()
-    for one in held:
-        for report in one.attempt.reports(has_ended=one.end is not None):
-            pending.add(report)
-        if one.end is not None:
-            pending.add(one.end)
-    return pending
-
-
 class DispatcherLine:
     def __init__(
         self,
@@ -114,16 +83,13 @@ class DispatcherLine:
         self._beside = beside
         self._host, self._client = host, client
         client.spools.own_logs = partial(output_of, self)
-        self._held: dict[Key, Held] = {}
-        self._orders = HeldOrders()
-        self._lease_watch = LeaseWatch(lambda: [held.attempt for held in self._held.values()])
+        self._held = HeldAttempts()
         self._leases = client.leases
         self._ahead = Ahead(host.config.dispatch.ahead_s)
-        self._names: set[JobId] = set()  # of held attempts, as the slots know them
         self._pending = PendingReports[pb.AttemptReport]()
         self._wake = Alarm()
         self._heartbeat_wanted = False
-        self._others = OthersUse(host.slots, self._names)
+        self._others = OthersUse(host.slots, self._held.names)
         self._settling: asyncio.TimerHandle | None = None
         self._load, self._is_full = 0.0, False  # `_is_full`: the spool's disk, as last told
         self._closed: Closed | None = None  # drained, or closed by the owner's rules
@@ -136,11 +102,11 @@ class DispatcherLine:
 
     async def run(self) -> None:
         keep_days, link = self._host.config.dispatch.output_keep_days, self._host.link
-        care = SpoolCare(self.spool, keep_days, self, partial(end_holders, link))
+        care = SpoolCare(self.spool, keep_days, self._held, partial(end_holders, link))
         if not self._held:  # leases that were taken over are watched whatever the LIM says
             await self._client.has_queue.wait()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._lease_watch.run(), name="leases")
+            group.create_task(self._held.watch_leases(), name="leases")
             group.create_task(care.run(), name="spool")
             group.create_task(self._beside(), name="files of queued jobs")
             while True:
@@ -157,25 +123,37 @@ class DispatcherLine:
                 await asyncio.sleep(RECONNECT_S)
 
     async def _converse(self) -> None:
-        """Serves one stream until it breaks. Raises LbdError, AioRpcError, DecodeError."""
+        """Serves one stream until it breaks. Raises LbdError, AioRpcError, DecodeError,
+        ValueError."""
         call, shares = await self._client.work(), TimeShares()
-        self._pending = all_reports(self._held.values())
-        self._heartbeat_wanted = True
-        sending = asyncio.create_task(self._send(call), name="line to the dispatcher")
-        sending.add_done_callback(lambda _: call.cancel())
+        sending = None
         try:
             while isinstance(message := await self._client.read(call, self._leases.lease_s), bytes):
                 await shares.turn(call)
                 with shares.spending(call):
                     down = read_down(message)
+                    if sending is None:
+                        sending = self._connected(call, down.ledger_token)
                     self._answered(down)
                 async for obey in shares.in_turns(call, self._orders_in(down)):
                     obey()
         finally:
             call.cancel()
-            sending.cancel()
-            with contextlib.suppress(asyncio.CancelledError, grpc.aio.AioRpcError):
-                await sending
+            if sending is not None:
+                sending.cancel()
+                with contextlib.suppress(asyncio.CancelledError, grpc.aio.AioRpcError):
+                    await sending
+
+    def _connected(self, call: "Call", ledger_token: bytes) -> asyncio.Task[None]:
+        """Raises ValueError."""
+        if not ledger_token:
+            raise ValueError("it does not show of which ledger it is")
+        self._held.connected(ledger_token, clock_s())
+        self._pending = all_reports(self._held.of_ledger().values())
+        self._heartbeat_wanted = True
+        sending = asyncio.create_task(self._send(call), name="line to the dispatcher")
+        sending.add_done_callback(lambda _: call.cancel())
+        return sending
 
     async def _send(self, call: "Call") -> None:
         while True:
@@ -193,9 +171,10 @@ class DispatcherLine:
     def _heartbeat(self) -> pb.Heartbeat:
         total, ahead, leases, now_s = self._host.slots.total, self._ahead, self._leases, clock_s()
         used, self._is_full = self._others.note(), self.spool.is_full()
+        self._held.end_others(self._host.config.dispatch.lease_s, now_s)
         ahead.reported = ahead.depth(total)
         closed = Closed.STOPPING if self._ending else self._closed
-        keeper = claim(self._host.link, self._names)
+        keeper = claim(self._host.link, self._held.names)
         return pb.Heartbeat(
             number=leases.heartbeat(now_s, is_whole=bool(keeper)),
             slots=total,
@@ -205,7 +184,7 @@ class DispatcherLine:
             closed=closed or 0,
             opens=self._host.rules.opens(),
             drain=self._host.why_drained if closed is Closed.DRAINED else "",
-            held=[as_message(key, held, leases, now_s) for key, held in self._held.items()],
+            held=[as_message(*item, leases, now_s) for item in self._held.of_ledger().items()],
             ahead=ahead.reported,
             holds_gangs=True,
             features=" ".join(used.facts.features),
@@ -229,11 +208,10 @@ class DispatcherLine:
         self._client.leads(self._client.leader)
         if leases.are_now(reply.lease_s):
             self._wake.set()  # the next heartbeat may be due sooner
-        renewed = {(JobId(item.job), item.attempt): None for item in reply.renewed}  # each once
-        lease = reply.lease_token, reply.lease_s, clock_s()
-        for key in leases.renew(reply.number, renewed, *lease):
-            if key in self._held:
-                self._held[key].attempt.feed(e.Renewed(leases.until_s[key]))
+        named = {(JobId(item.job), item.attempt): None for item in reply.renewed}  # each once
+        ours = {key: held for key in named if (held := self._held.ordered(key)) is not None}
+        for key in leases.renew(reply.number, ours, reply.lease_s, clock_s()):
+            ours[key].attempt.feed(e.Renewed(leases.until_s[key]))
         self.summary = {"mode": reply.mode, "leader": self._client.leader,
                         "queued": reply.queued, "running": reply.running}  # fmt: skip
 
@@ -247,32 +225,30 @@ class DispatcherLine:
         yield from (partial(self._feed, item, e.Released()) for item in down.released)
 
     def _feed(self, about: "pb.Stop | pb.Held", event: e.Event) -> None:
-        if (held := self._held.get((JobId(about.job), about.attempt))) is not None:
+        if (held := self._held.ordered((JobId(about.job), about.attempt))) is not None:
             held.attempt.feed(event)
 
     def _start(self, start: pb.Start) -> None:
         key = JobId(start.job), start.attempt
-        if key in self._held:
+        if self._held.ordered(key) is not None:
             return
+        if key in self._held:  # it is not that one
+            return self._turn_away(
+                start, "late", "an attempt of another dispatcher is in its place"
+            )
         if fault := fault_of_start(start):
             return self._turn_away(start, "request", f"its order cannot be carried out: {fault}")
         if self._ending:
             return self._turn_away(start, "late", ENDING)
-        if why := self._orders.why_not(start):  # others' jobs may well start here
+        if why := self._held.orders.why_not(start):  # others' jobs may well start here
             return self._turn_away(start, "no-room", why)
-        until_s = self._leases.take(key, start.lease_token, start.anchor, start.lease_s, clock_s())
+        until_s = self._leases.take(key, start.anchor, start.lease_s, clock_s())
         if until_s is None:
             self._heartbeat_wanted = True  # from which the next order's lease can count
             return self._turn_away(start, "late", "the order arrived too late")
         attempt = Attempt(self._host, self._client, start, partial(self._report, key), until_s)
-        self._hold(key, attempt)
+        self._held[key] = Held(attempt, self._held.ledger_token)
         attempt.begin()
-
-    def _hold(self, key: Key, attempt: Attempt, end: pb.AttemptReport | None = None) -> None:
-        self._held[key] = held = Held(attempt, end, order_bytes(attempt.start, attempt.request))
-        self._orders.change(attempt.start.user, held.order_bytes, 1)
-        self._lease_watch.changed(is_any_held=True)
-        self._names.add(attempt.id)
 
     def _turn_away(self, start: pb.Start, phase: str, reason: str) -> None:
         if len(self._pending) >= SAID_MAX:
@@ -285,7 +261,8 @@ class DispatcherLine:
             held.end = report
             self._leases.drop(key)
             self._ahead.learn(held.attempt.execution, report.phase)
-        self._pending.add(report)
+        if held is None or self._held.ordered(key):
+            self._pending.add(report)
         if report.phase in ("slot", "stage") or self._ahead.has_changed(self._host.slots.total):
             self._heartbeat_wanted = True
         # While others wait here for the slot, the report of an end may wait for more of them, but
@@ -302,12 +279,8 @@ class DispatcherLine:
 
     def _settled(self, item: pb.Held) -> None:
         key = JobId(item.job), item.attempt
-        if (held := self._held.get(key)) and held.attempt.execution.is_reported:
+        if (held := self._held.ordered(key)) and held.attempt.execution.is_reported:
             del self._held[key]
-            self._orders.change(held.attempt.start.user, held.order_bytes, -1)
-            self._names.discard(held.attempt.id)
-            let_go(held.attempt)
-            self._lease_watch.changed(is_any_held=bool(self._held))
 
     # From one LBM to the next
 
@@ -316,7 +289,11 @@ class DispatcherLine:
         for held in list(self._held.values()):
             if held.attempt.execution.phase in UNFINISHED:
                 held.attempt.feed(e.Resumed())
-        return [h.attempt.left(h.end) for h in self._held.values() if not h.attempt.is_busy]
+        return [
+            replace(held.attempt.left(held.end), ledger_token=held.ledger_token)
+            for held in self._held.values()
+            if not held.attempt.is_busy
+        ]
 
     def adopt(self, left: QueuedAttempt) -> None:
         """Adopts an attempt that an earlier LBM left. Raises DecodeError."""
@@ -325,9 +302,9 @@ class DispatcherLine:
         key = JobId(start.job), start.attempt
         until_s = timers.get(Timer.LEASE, 0.0)
         if until_s:
-            self._leases.adopt(key, start.lease_token, until_s)
+            self._leases.until_s[key] = until_s
         attempt = Attempt(self._host, self._client, start, partial(self._report, key), until_s)
-        self._hold(key, attempt, report)
+        self._held[key] = Held(attempt, left.ledger_token, report)
         attempt.adopt(left)
 
     # What the dispatcher must know about this host
@@ -360,19 +337,7 @@ class DispatcherLine:
             self._wake.set()
 
     def alive(self, job: str, attempt: int) -> bool:
-        held = self._held.get((JobId(job), attempt))
-        return held is not None and not held.attempt.execution.is_reported
-
-    def end(self, job: JobId, attempt: int) -> None:
-        if (held := self._held.get((job, attempt))) is not None:
-            held.attempt.feed(e.EndWanted(signal.SIGKILL))
-
-    def held_names(self) -> set[str]:
-        return {f"{job}.{attempt}" for job, attempt in self._held}
-
-    def begun(self) -> list[Key]:
-        """Attempts that have begun and whose end is not settled."""
-        return [k for k, held in self._held.items() if held.attempt.execution.process is not None]
+        return self._held.alive(job, attempt)
 
     async def end_all(self) -> None:
         """Ends the attempts because we stop, and reports it, so that they can start elsewhere."""

@@ -131,7 +131,7 @@ class WorkUp(_message.Message):
     def __init__(self, heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., reports: _Optional[_Iterable[_Union[AttemptReport, _Mapping]]] = ..., sent_s: _Optional[float] = ...) -> None: ...
 
 class Start(_message.Message):
-    __slots__ = ("job", "attempt", "tier", "cutoff_s", "anchor", "lease_s", "slots", "array_index", "spec", "requeued", "origin", "user", "uid", "gang_hosts", "lease_token", "movable", "array")
+    __slots__ = ("job", "attempt", "tier", "cutoff_s", "anchor", "lease_s", "slots", "array_index", "spec", "requeued", "origin", "user", "uid", "gang_hosts", "movable", "array")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     TIER_FIELD_NUMBER: _ClassVar[int]
@@ -146,7 +146,6 @@ class Start(_message.Message):
     USER_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     GANG_HOSTS_FIELD_NUMBER: _ClassVar[int]
-    LEASE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     MOVABLE_FIELD_NUMBER: _ClassVar[int]
     ARRAY_FIELD_NUMBER: _ClassVar[int]
     job: str
@@ -163,10 +162,9 @@ class Start(_message.Message):
     user: str
     uid: int
     gang_hosts: _containers.RepeatedScalarFieldContainer[str]
-    lease_token: bytes
     movable: bool
     array: int
-    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., tier: _Optional[int] = ..., cutoff_s: _Optional[float] = ..., anchor: _Optional[int] = ..., lease_s: _Optional[float] = ..., slots: _Optional[int] = ..., array_index: _Optional[int] = ..., spec: _Optional[_Union[StoredSpec, _Mapping]] = ..., requeued: _Optional[float] = ..., origin: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., gang_hosts: _Optional[_Iterable[str]] = ..., lease_token: _Optional[bytes] = ..., movable: _Optional[bool] = ..., array: _Optional[int] = ...) -> None: ...
+    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., tier: _Optional[int] = ..., cutoff_s: _Optional[float] = ..., anchor: _Optional[int] = ..., lease_s: _Optional[float] = ..., slots: _Optional[int] = ..., array_index: _Optional[int] = ..., spec: _Optional[_Union[StoredSpec, _Mapping]] = ..., requeued: _Optional[float] = ..., origin: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., gang_hosts: _Optional[_Iterable[str]] = ..., movable: _Optional[bool] = ..., array: _Optional[int] = ...) -> None: ...
 
 class Stop(_message.Message):
     __slots__ = ("job", "attempt", "signal", "stop_reason")
@@ -181,36 +179,36 @@ class Stop(_message.Message):
     def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., signal: _Optional[int] = ..., stop_reason: _Optional[str] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("number", "lease_s", "renewed", "mode", "queued", "running", "lease_token")
+    __slots__ = ("number", "lease_s", "renewed", "mode", "queued", "running")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     LEASE_S_FIELD_NUMBER: _ClassVar[int]
     RENEWED_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     QUEUED_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
-    LEASE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     number: int
     lease_s: float
     renewed: _containers.RepeatedCompositeFieldContainer[Held]
     mode: str
     queued: int
     running: int
-    lease_token: bytes
-    def __init__(self, number: _Optional[int] = ..., lease_s: _Optional[float] = ..., renewed: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., mode: _Optional[str] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., lease_token: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, number: _Optional[int] = ..., lease_s: _Optional[float] = ..., renewed: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., mode: _Optional[str] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ...) -> None: ...
 
 class WorkDown(_message.Message):
-    __slots__ = ("reply", "starts", "stops", "settled", "released")
+    __slots__ = ("ledger_token", "reply", "starts", "stops", "settled", "released")
+    LEDGER_TOKEN_FIELD_NUMBER: _ClassVar[int]
     REPLY_FIELD_NUMBER: _ClassVar[int]
     STARTS_FIELD_NUMBER: _ClassVar[int]
     STOPS_FIELD_NUMBER: _ClassVar[int]
     SETTLED_FIELD_NUMBER: _ClassVar[int]
     RELEASED_FIELD_NUMBER: _ClassVar[int]
+    ledger_token: bytes
     reply: HeartbeatReply
     starts: _containers.RepeatedCompositeFieldContainer[Start]
     stops: _containers.RepeatedCompositeFieldContainer[Stop]
     settled: _containers.RepeatedCompositeFieldContainer[Held]
     released: _containers.RepeatedCompositeFieldContainer[Held]
-    def __init__(self, reply: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., starts: _Optional[_Iterable[_Union[Start, _Mapping]]] = ..., stops: _Optional[_Iterable[_Union[Stop, _Mapping]]] = ..., settled: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., released: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
+    def __init__(self, ledger_token: _Optional[bytes] = ..., reply: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., starts: _Optional[_Iterable[_Union[Start, _Mapping]]] = ..., stops: _Optional[_Iterable[_Union[Stop, _Mapping]]] = ..., settled: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., released: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
     __slots__ = ("user", "origin", "name", "command", "spec", "slots", "may_restart", "only", "excluded", "key", "is_array", "first_index", "count", "slots_most", "priority", "uid", "target_s", "deadline", "gang", "parallelism", "sigma", "work_s", "indexes", "at_once", "after", "not_before", "is_admin", "needs")

@@ -34,7 +34,6 @@ from lbd.sim.faults import messages as m
 from lbd.sim.faults.keeper import GRACE_S
 from lbd.sim.faults.saved_state import handed_over
 
-ONE_LEDGER = b"its token"  # of every lease: no dispatcher here has another ledger
 PATIENCE_S = 3.0  # how long to wait for a slot
 FILES_S, MANY_FILES_S = 0.5, 10.0  # maximum time until files are there
 BRINGS_FILES, MANY_FILES = 0.3, 0.3  # share of attempts with files, and of those with many
@@ -262,7 +261,7 @@ class Host:
             case m.StartAttempt():
                 self._start_attempt(message)
             case m.LeasesRenewed(number, lease_s, keys):
-                lbm.leases.renew(number, keys, ONE_LEDGER, lease_s, self.now_s)
+                lbm.leases.renew(number, keys, lease_s, self.now_s)
                 for key in keys:
                     if key in lbm.leases.until_s:
                         self.handle(m.attempt_id(key), e.Renewed(lbm.leases.until_s[key]))
@@ -280,7 +279,7 @@ class Host:
             return
         if self.begins_nothing:
             return self._hoard(start)
-        until_s = leases.take(key, ONE_LEDGER, start.anchor, start.lease_s, self.now_s)
+        until_s = leases.take(key, start.anchor, start.lease_s, self.now_s)
         if until_s is None:
             return self.say(m.AttemptRefused(key, "late", Ending(Cause.LOST, reason="late")))
         spec, self.lbm.gang_hosts[job] = spec_of(start, self.world.rng), start.gang_hosts

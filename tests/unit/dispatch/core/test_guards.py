@@ -30,7 +30,7 @@ def test_a_host_with_a_slow_clock_has_killed_before_the_dispatcher_starts_anothe
     """Its clock may be slow by four percent, and a kill takes it most of a second."""
     kill_s, terms, leases = 0.9, Terms(lease_s=lease_s), Leases()
     key = JobId("1"), 1
-    assert leases.take(key, b"", leases.heartbeat(0.0), lease_s, 0.0)
+    assert leases.take(key, leases.heartbeat(0.0), lease_s, 0.0)
     assert leases.until_s[key] <= lease_s
     dead_s = lease_s / pace + kill_s  # on the dispatcher's clock, if the heartbeat came at once
     assert terms.waited_s > dead_s

@@ -267,7 +267,7 @@ async def test_leases_are_watched(attempts):
     attempt = start(attempts)
     await until(lambda: attempt.execution.process is not None)
     attempt.execution.timers[Timer.LEASE] = clock_s() - 1.0
-    watching = asyncio.create_task(attempts._lease_watch.run())
+    watching = asyncio.create_task(attempts._held.watch_leases())
     await until(lambda: attempt.execution.asked is Asked.KILL)
     watching.cancel()
 

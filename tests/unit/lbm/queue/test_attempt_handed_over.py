@@ -68,16 +68,14 @@ async def test_it_continues_with_its_slot_its_lease_and_its_name(running):
     assert host.slots.used == 0
 
 
-async def test_only_the_dispatcher_that_started_it_renews_it(running):
+async def test_only_a_dispatcher_of_the_same_ledger_decides_of_it(running):
     """Whoever was named at the first renewal after a restart could renew it."""
-    _, line, attempt = running
-    attempt.start.lease_token = b"one"
+    _, line, _ = running
+    line._held[KEY].ledger_token = b"one"
     _, following = taken_up(line)
-    leases = following._leases
-    until_s = leases.until_s[KEY]
-    for token, renewed in ((b"another", []), (b"", []), (b"one", [KEY])):
-        number = leases.heartbeat(until_s)
-        assert leases.renew(number, [KEY], token, 60.0, until_s) == renewed
+    for token, is_theirs in ((b"another", False), (b"one", True)):
+        following._held.connected(token, 0.0)
+        assert (following._held.ordered(KEY) is not None) is is_theirs
 
 
 async def test_moving_it_costs_as_much_as_before(running):

@@ -15,8 +15,10 @@ from lbd.lbm.core.slots import Slots
 from lbd.lbm.inbound.executions import Executions
 from lbd.lbm.queue import dispatcher_line
 from lbd.lbm.queue.dispatcher_line import DispatcherLine
+from lbd.lbm.queue.held_attempts import Held
 from lbd.lbm.queue.spool import Spool
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.net.gen import lbm_pb2
 from lbd.process.boot_clock import clock_s
 from tests.unit.until import until
 
@@ -33,7 +35,7 @@ class Call:
 class Line:
     """The dispatcher's end of the connections, and what arrives there."""
 
-    spool, leader = None, "h1"
+    spool, leader, ledger_token = None, "h1", b"one"
 
     def __init__(self):
         self.up = asyncio.Queue()
@@ -45,6 +47,7 @@ class Line:
     async def work(self):
         call = Call(self.write)
         self.down = call.down
+        self.down.put_nowait(pb.WorkDown(ledger_token=self.ledger_token))
         return call
 
     async def read(self, call, lease_s):
@@ -169,11 +172,14 @@ async def test_a_late_order_is_refused_with_a_heartbeat_for_the_next(line, attem
 
 
 async def test_heartbeats_say_what_is_left_of_each_lease(line, attempts):
-    attempt = SimpleNamespace(execution=SimpleNamespace(stop_reason=""))
-    attempts._held["12", 1] = SimpleNamespace(attempt=attempt)
+    execution = SimpleNamespace(stop_reason="", timers={})
+    attempt = SimpleNamespace(
+        execution=execution, start=pb.Start(), request=lbm_pb2.RunRequest(), id="12.1"
+    )
+    attempts._held["12", 1] = Held(attempt, attempts._held.ledger_token)
     attempts._leases.until_s["12", 1] = clock_s() + 800.0
     (held,) = attempts._heartbeat().held
     assert 700.0 < held.left_s <= 800.0
     attempts._leases.drop(("12", 1))  # it has ended
     assert attempts._heartbeat().held[0].left_s == 0.0
-    attempts._held.clear()
+    attempts._held.data.clear()

@@ -23,6 +23,7 @@ from lbd.lbm.queue.dispatcher_words import (
     order_bytes,
     read_down,
 )
+from lbd.lbm.queue.held_attempts import Held
 from lbd.local.rate_limit import TimeShares
 from lbd.local.steps import STEP_S
 from lbd.net.gen import dispatch_pb2 as pb
@@ -128,18 +129,18 @@ async def test_an_order_is_measured_once_however_many_follow(line):
 
     for number in range(3):
         attempt = SimpleNamespace(start=Order(), request=lbm_pb2.RunRequest(), id=str(number))
-        line._hold((str(number), 1), attempt)
+        line._held[str(number), 1] = Held(attempt, b"")
     long = pb.Start(job="1", attempt=1, spec=pb.StoredSpec(input=bytes(4 << 20)))
     for _ in range(5):
-        assert not line._orders.why_not(long)
+        assert not line._held.orders.why_not(long)
     assert Order.weighed == 3
-    assert line._orders.all_bytes == 3 << 20
+    assert line._held.orders.all_bytes == 3 << 20
 
 
 async def test_what_is_too_much_waits_at_the_dispatcher(line):
     """Everything was accepted, sixteen megabytes at a time."""
-    line._orders.change("ann", 100 * HELD_MAX, 1)
-    line._orders.number = HELD_MAX
+    line._held.orders.change("ann", 100 * HELD_MAX, 1)
+    line._held.orders.number = HELD_MAX
     start = pb.Start(job="7000000", attempt=1, lease_s=30.0)
     start.anchor = line._leases.heartbeat(clock_s())
     line._start(start)
@@ -182,7 +183,7 @@ async def test_it_has_half_of_the_time_and_no_more(line, monkeypatch):
     async def work():
         return SimpleNamespace(cancel=lambda: None, write=never)
 
-    messages = [pb.WorkDown().SerializeToString()] * 3 + [None]
+    messages = [pb.WorkDown(ledger_token=b"one").SerializeToString()] * 3 + [None]
 
     async def read(_call, _lease_s):
         return messages.pop(0)
@@ -220,7 +221,8 @@ async def test_others_are_served_between_the_orders_of_one_message(line, monkeyp
     async def work():
         return Call()
 
-    down = pb.WorkDown(starts=[pb.Start(job=f"{n}") for n in range(4)])
+    starts = [pb.Start(job=f"{n}") for n in range(4)]
+    down = pb.WorkDown(ledger_token=b"one", starts=starts)
     down.stops.add(job="s")
     messages = [down.SerializeToString(), None]
 

@@ -25,14 +25,14 @@ async def test_nothing_long_of_an_attempt_is_kept_once_its_end_is_settled(host, 
     await until(lambda: kept().execution.process is not None)
     host.link.spawns[0].exited.set_result(ProcessExit(0, 0.0, 0.0, 0, False))
     await until(lambda: kept().is_over)
-    assert attempts._orders.all_bytes > 1 << 22
+    assert attempts._held.orders.all_bytes > 1 << 22
     host.link.spawns.clear()
     gc.disable()
     attempts._settled(pb.Held(job=KEY[0], attempt=KEY[1]))
     gone = kept() is None
     gc.enable()
     assert gone
-    assert attempts._orders.all_bytes == 0
+    assert attempts._held.orders.all_bytes == 0
 
 
 async def test_an_input_is_copied_by_the_command(host, attempts):

@@ -1,0 +1,43 @@
+"""What a dispatcher shows to a host is known to that host and to the dispatchers of one ledger."""
+
+from lbd.dispatch.host_connection import HostConnection
+from lbd.dispatch.ledger.ledger_tokens import PARTS, TOKEN_BYTES, ledger_secret, ledger_token
+from lbd.net.gen import dispatch_pb2 as pb
+from tests.unit.dispatch.ledger.test_ledger import opened
+from tests.unit.dispatch.ledger.test_longest_lease import ledger  # noqa: F401  # of both stores
+from tests.unit.dispatch.services import opened as dispatcher_on
+from tests.unit.until import until
+
+
+async def test_the_next_dispatcher_of_a_ledger_has_the_same_secret(ledger):  # noqa: F811
+    secret = await ledger_secret(ledger)
+    assert await ledger_secret(ledger) == secret
+    assert len(secret) == 16
+    assert secret != bytes(16)
+
+
+async def test_a_secret_of_which_only_a_part_was_written_is_completed(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite") as made:
+        await made.set_counter(PARTS[0], (1 << 63) - 1)
+        secret = await ledger_secret(made)
+        assert secret[:8] == b"\x7f" + b"\xff" * 7
+        assert await ledger_secret(made) == secret
+
+
+def test_each_host_has_another_token():
+    tokens = {ledger_token(secret, host) for secret in (b"1", b"2") for host in ("h1", "h2", "h21")}
+    assert len(tokens) == 6
+    assert {len(token) for token in tokens} == {TOKEN_BYTES}
+
+
+async def test_it_is_the_first_that_a_host_hears(tmp_path):
+    async with dispatcher_on(tmp_path / "ledger.sqlite") as world:
+        heard = []
+
+        async def write(data):
+            heard.append(pb.WorkDown.FromString(data))
+
+        world.dispatcher.line_opened("h3", HostConnection(write, 1 << 20))
+        await until(lambda: heard)
+        expected = ledger_token(world.dispatcher.ledger_secret, "h3")
+        assert heard == [pb.WorkDown(ledger_token=expected)]
