@@ -9,9 +9,10 @@ import time
 from lbd.config.access import AdminConfig
 from lbd.errors import ConfigError, PeerError
 from lbd.lim.core import messages as m
-from lbd.lim.core.events import ChangeSettings
+from lbd.lim.core.events import ChangeSettings, Log
 from lbd.lim.core.signed import contradicts, policy_version, sealed, signed_text, vetted
 from lbd.lim.core.state import LimState
+from lbd.lim.log_lines import LINES
 from lbd.model import HostId, HostState
 from lbd.net.tls import Tls
 from lbd.text.one_line import one_line
@@ -55,9 +56,10 @@ class PolicyGuard:
             self._say(sender, why)
         elif policy_version(theirs) > policy_version(ours) and contradicts(ours, theirs):
             author, counter = theirs.seal.author, theirs.seal.counter
-            log.warning("%s has signed two different settings with one number, %d, as if to keep "
-                        "hosts apart: has it been taken over? (lbctl revoke)", author, counter,
-                        extra={"peer": author})  # fmt: skip
+            text = (f"{author} has signed two different settings with one number, {counter}, as if "
+                    "to keep hosts apart: has it been taken over? (lbctl revoke)")  # fmt: skip
+            # The limit is the author's: it may sign any number of them, whoever passes them on.
+            LINES.say(Log(text, warning=True, peer=author), time.monotonic(), author)
         return found
 
     def _check(self, settings: m.Settings) -> None:

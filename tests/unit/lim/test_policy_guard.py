@@ -10,8 +10,9 @@ from lbd.config.access import AdminConfig
 from lbd.errors import ConfigError
 from lbd.lim.core import events as e
 from lbd.lim.core import messages as m
-from lbd.lim.core.signed import signed_text, trial_digest
+from lbd.lim.core.signed import policy_version, signed_text, trial_digest
 from lbd.lim.core.state import Identity, LimState
+from lbd.lim.log_lines import LINES_AT_ONCE, LINES_PER_S, Lines
 from lbd.lim.policy_guard import SAYERS_MAX, PolicyGuard
 from lbd.lim.saved_settings import table
 from lbd.lim.settings_file import settings_bytes, settings_of
@@ -127,6 +128,25 @@ def test_who_signs_two_policies_with_one_number_is_named(cluster, trusts, caplog
     assert cluster["h1"].algorithm == cluster["h3"].algorithm
     (said,) = caplog.messages
     assert said.startswith(f"h2 has signed two different settings with one number, {number}")
+
+
+def test_who_signs_very_many_with_one_number_does_not_fill_the_log(
+    cluster, trusts, caplog, monkeypatch
+):
+    """In rising order of digest, each applies before the next; other hosts pass them on."""
+    monkeypatch.setattr("lbd.lim.policy_guard.LINES", lines := Lines())
+    number, many = int(time.time()) + 9, int(LINES_AT_ONCE) + 50
+    signed = [
+        forged(trusts["h2"], "h2", m.Settings(5, "h2", words={"note": str(one)}), number)
+        for one in range(many)
+    ]
+    for turn, one in enumerate(sorted(signed, key=policy_version)):
+        cluster["h1"].guard.vet(m.Message("c", HostId(("h2", "h3")[turn % 2]), 1, one))
+        cluster["h1"].state.settings = one
+    assert len(caplog.messages) == LINES_AT_ONCE
+    caplog.clear()
+    lines.say_left_out(time.monotonic() + 1 / LINES_PER_S)
+    assert caplog.messages == ["49 more warnings about what host h2 has sent were left out"]
 
 
 def test_no_author_numbers_it_so_high_that_none_can_follow(cluster, trusts, caplog):
