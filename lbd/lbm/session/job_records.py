@@ -99,8 +99,10 @@ def is_plain_of(host: str, job: lbm_pb2.JobRecord) -> bool:
 
 
 def is_past_of(host: str, job: lbm_pb2.JobRecord) -> bool:
-    """Like `is_plain_of`, for an ended job: it may have been a job of the queue that ran there."""
-    return is_plain_of(host, job) or not job.id or QUEUED.fullmatch(job.id) is not None
+    """Whether that host can have the ended job on record: its own plain command, wherever that ran,
+    or a job of the queue that ran there and nowhere else."""
+    is_queued = QUEUED.fullmatch(job.id) is not None
+    return job.host == host if is_queued else is_plain_of(host, job)
 
 
 def job_json(job: lbm_pb2.JobRecord | dispatch_pb2.JobInfo) -> Json:

@@ -240,13 +240,16 @@ async def test_a_past_job_with_impossible_times_spoils_no_history():
 
 @pytest.mark.parametrize(
     ("users_map", "seen"),
-    [("name", ["h2-1", "12", "12_7", ""]), ("uid", ["h2-1", "12", "12_7", "", "h2-2"])],
+    [("name", ["h2-1", "12", "12_7", "h2-4"]), ("uid", ["h2-1", "12", "12_7", "h2-4", "h2-2"])],
 )
 async def test_a_host_tells_of_no_past_but_its_own_and_that_of_who_asks(users_map, seen):
     ids = "h2-1", "h1-7", "12", "12_7", "1-99", "@me", "last", "h2-x", "h2-1-2", ""
-    made = [pb.JobRecord(id=one, origin="h2", user="root") for one in ids]
+    made = [pb.JobRecord(id=one, origin="h2", user="root", host="h2") for one in ids]
+    made += [pb.JobRecord(id="h2-4", origin="h2", user="root", host="h3")]  # moved from there
     made += [pb.JobRecord(id="h2-2", origin="h2", user="bob")]
     made += [pb.JobRecord(id="h2-3", origin="h1", user="root")]
+    # h3 has it on record, as every host has the jobs of the queue that ran there
+    made += [pb.JobRecord(id="7", origin="h2", user="root", host=one) for one in ("h3", "h1", "")]
     home = SimpleNamespace(
         config=Config(users=UsersConfig(map=users_map)), usage=None,
         cluster=Other(pb.PastReply(jobs=made)),
