@@ -1,9 +1,10 @@
 """What centres have published, as received by this host: `publication` is the other side.
 
 Only the centre is trusted about other hosts' loads, but a host may hear from two centres, and the
-centre may change. So a copy is kept for the last few that act as centres, and each is trusted about
-its own load. A delta that does not follow on its copy, or whose digest differs from the copy's, is
-acknowledged as nothing, so that everything is sent again.
+centre may change. Each sender is trusted about its own load, so of the last few that are not the
+centre that alone is kept, and what they say of others takes no memory. A sender that becomes the
+centre is asked for everything. So is one whose delta does not follow on its copy, or whose digest
+differs from the copy's: the delta is acknowledged as nothing.
 """
 
 from dataclasses import dataclass, field
@@ -18,17 +19,24 @@ COPIES_MAX = 3
 
 @dataclass(slots=True)
 class Copy:
-    """The copy of one centre. `samples` by slot, with the time when each was taken."""
+    """The copy of what one host has published. `samples` by slot, with the time when each was
+    taken. `only`: the only host whose sample is kept; None for those of all hosts."""
 
     incarnation: int
+    only: HostId | None
     version: int = 0
     digest: int = 0
     samples: dict[int, tuple[m.Sample, float]] = field(default_factory=dict)
     silent: set[int] = field(default_factory=set)
-    unrecorded: set[int] = field(default_factory=set)  # of unknown hosts, or not trusted so far
+    unrecorded: set[int] = field(default_factory=set)  # of unknown hosts
 
     def put(self, slot: int, sample: m.Sample, sampled_at_s: float, silent: bool) -> None:
         self.take_out(slot)
+        if self.only is not None:
+            if sample.host != self.only:
+                return
+            for other in [*self.samples]:  # a host has one slot
+                self.take_out(other)
         self.samples[slot] = sample, sampled_at_s
         if silent:
             self.silent.add(slot)
@@ -49,17 +57,27 @@ class Replica:
         self._copies: dict[HostId, Copy] = {}  # the last one is the one heard last
         self.has_strangers = False  # the last delta named hosts that are unknown here
 
+    def has_part_of(self, name: HostId) -> bool:
+        """Whether of what that host has published only its own load was kept."""
+        copy = self._copies.get(name)
+        return copy is not None and copy.only is not None
+
     def take(self, message: m.Message, delta: m.Delta, believed: bool, now_s: float) -> int:
         """Records the loads of all hosts if they are `believed`, else only the sender's own.
         Returns the version that we have now; 0 if we have none and need everything."""
         self.has_strangers = False
         sender, incarnation = message.sender, message.incarnation
+        only = None if believed else sender
+        if believed:  # of the centre before it nothing more is needed
+            self._copies = {
+                name: copy for name, copy in self._copies.items() if copy.only or name == sender
+            }
         copy = self._copies.pop(sender, None)
-        if copy is None or copy.incarnation != incarnation:
-            copy = Copy(incarnation)
+        if copy is None or (copy.incarnation, copy.only) != (incarnation, only):
+            copy = Copy(incarnation, only)
         overtaken = delta.version < copy.version
         if not overtaken and delta.since == 0:
-            copy = Copy(incarnation)
+            copy = Copy(incarnation, only)
         follows = not overtaken and copy.version >= delta.since
         if follows and not self._applied(copy, delta, now_s):
             return 0
@@ -68,8 +86,8 @@ class Replica:
         self._copies[sender] = copy
         if follows:
             copy.version = delta.version
-            self._record_copy(copy, None if believed else sender, now_s)
-            self._confirm(copy, None if believed else sender, delta.fresh_age_s, now_s)
+            self._record_copy(copy, now_s)
+            self._confirm(copy, delta.fresh_age_s, now_s)
         return copy.version
 
     def _applied(self, copy: Copy, delta: m.Delta, now_s: float) -> bool:
@@ -82,18 +100,19 @@ class Replica:
             copy.put(slot, sample, now_s - sample.age_s, slot in silent)
         for load in delta.loads:
             known = copy.samples.get(load.slot)
-            if known is None:
+            if known is not None:
+                copy.put(load.slot, loaded(known[0], load), now_s - load.age_s, load.slot in silent)
+            elif copy.only is None:
                 return False
-            copy.put(load.slot, loaded(known[0], load), now_s - load.age_s, load.slot in silent)
+        if copy.only is not None:
+            return True  # the digest is that of all hosts
         fits = len(copy.samples) <= m.hosts_max(self._table.params.max_hosts)
         return fits and copy.digest == delta.digest
 
-    def _record_copy(self, copy: Copy, only: HostId | None, now_s: float) -> None:
-        """Records what was not recorded yet, of all hosts or of one."""
+    def _record_copy(self, copy: Copy, now_s: float) -> None:
+        """Records what was not recorded yet."""
         for slot in sorted(copy.unrecorded):
             sample, sampled_at_s = copy.samples[slot]
-            if only not in (None, sample.host):
-                continue
             if sample.host not in self._table.entries:
                 self.has_strangers = True
                 continue
@@ -101,16 +120,10 @@ class Replica:
                 self._table.record(aged(sample, max(0.0, now_s - sampled_at_s)), now_s)
             copy.unrecorded.discard(slot)
 
-    def _confirm(
-        self, copy: Copy, only: HostId | None, fresh_age_s: float | None, now_s: float
-    ) -> None:
+    def _confirm(self, copy: Copy, fresh_age_s: float | None, now_s: float) -> None:
         if fresh_age_s is None:
             return
-        fresh = [
-            sample
-            for slot, (sample, _) in copy.samples.items()
-            if slot not in copy.silent and only in (None, sample.host)
-        ]
+        fresh = [sample for slot, (sample, _) in copy.samples.items() if slot not in copy.silent]
         self._table.confirm(fresh, fresh_age_s, now_s)
 
 

@@ -223,7 +223,10 @@ class LimState:
         if centre == self.me:
             self._load_sender.restart()
             self._tuner.restart()
-        return [Log(f"the load information centre is {centre}", peer=centre or "")]
+        actions: list[Action] = [Log(f"the load information centre is {centre}", peer=centre)]
+        if self._replica.has_part_of(centre):  # whoever says Hello to it is sent everything
+            actions += self.membership.ask_members(centre, now_s)
+        return actions
 
     # -- settings --------------------------------------------------------------------------------
 

@@ -1,8 +1,10 @@
 import pytest
 
+from lbd.config.schema import LimConfig
 from lbd.lim.core.election import Election, ranking
 from lbd.model import HostId
 from lbd.testing.builders import member
+from lbd.testing.virtual_cluster import settled
 
 ORDER = [HostId("h1"), HostId("h2"), HostId("h3")]
 SILENCE_S = 6.0
@@ -66,3 +68,20 @@ def test_every_centre_that_can_be_heard_is_known():
     assert election.heard_lately(8.0, SILENCE_S) == {"h2"}
     election.forget(HostId("h2"))
     assert election.heard_lately(8.0, SILENCE_S) == set()
+
+
+@pytest.mark.parametrize("algorithm", ["GLOBAL", "CENTRAL", "LOWEST"])
+def test_a_new_centre_of_which_little_was_kept_sends_everything_at_once(algorithm):
+    """h2 acts as a centre, too, while it cannot hear h1, whom the others believe."""
+    cluster = settled(5, params=LimConfig(algorithm=algorithm))
+    cluster.cut_between({"h1"}, {"h2"})
+    cluster.run(20)
+    others = [cluster[name] for name in ("h3", "h4", "h5")]
+    assert all(host.state._replica.has_part_of("h2") for host in others)
+    assert {host.state.centre for host in others} == {"h1"}
+    cluster.crash("h1")
+    cluster.run_until(lambda: cluster.agreed_centre() == "h2", 20, "h2 is the centre")
+    cluster.run(1.0)  # less than a keep-alive
+    for host in others:
+        copy = host.state._replica._copies["h2"]
+        assert {sample.host for sample, _ in copy.samples.values()} >= {"h2", "h3", "h4", "h5"}

@@ -282,13 +282,6 @@ def test_of_two_acting_centres_only_one_is_believed_until_the_other_is_the_centr
     assert wire.load(H3) == 1.5
 
 
-def test_copies_of_only_a_few_acting_centres_are_kept(wire):
-    (delta,) = Wire().period()
-    for number in range(10, 20):
-        wire.hand_over(delta, sender=host(number))
-    assert len(wire.replica._copies) == 3
-
-
 @pytest.mark.parametrize("changes", [True, False])
 def test_an_unknown_host_is_recorded_once_it_is_known(changes):
     """Also under an algorithm by which changes of loads are not reported, nor confirmed."""
