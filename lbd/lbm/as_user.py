@@ -98,8 +98,11 @@ class AsUser:
             spawned = await self._link.spawn(order, [null] * 3, lambda _: None, limit)
         finally:
             os.close(null)
-        await asyncio.shield(spawned.begun)
-        return spawned
+        try:
+            await asyncio.shield(spawned.begun)
+            return spawned
+        finally:
+            del spawned  # breaks the cycle of its exception, the traceback, this frame and it
 
     async def step(
         self,

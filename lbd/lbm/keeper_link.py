@@ -462,8 +462,8 @@ async def _answer(link: KeeperLink, order: Order, turn: asyncio.Semaphore) -> st
     that looks into a directory that hangs (FUSE) may not end even then, so each user's number of
     them is limited."""
     try:
-        spawned = await link.spawn(order, [], lambda _: None)
-        return await spawned.answered
+        # `Spawned` is in no variable: with its exception and this frame it would be a cycle.
+        return await (await link.spawn(order, [], lambda _: None)).answered
     finally:
         if (left := link._jobs.get(JobId(order.job))) is None:
             turn.release()

@@ -6,6 +6,7 @@ Before one of the two LBMs is restarted the stream comes to rest (outbox.py).
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from copy import copy
 
 from lbd.errors import LbdError, LostContact
 from lbd.lbm.handover.records import StreamState
@@ -127,7 +128,7 @@ class Conversation:
             await asyncio.sleep(0)
         while not self._inbox:
             if self._broken is not None:
-                raise self._broken
+                raise copy(self._broken)  # else its traceback keeps the frames of all who read
             await self._arrival(within_s)
         found: list[Message] = []
         size = 0
@@ -147,6 +148,8 @@ class Conversation:
         try:
             await waiting
         finally:
+            self._waiting = None
+            del waiting  # breaks the cycle of its exception, the traceback, this frame and it
             if timer is not None:
                 timer.cancel()
 

@@ -28,6 +28,7 @@ from lbd.lbm.queue.attempt_outputs import no_room, open_stdio, output_trouble, r
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.dispatcher_words import refused_report
 from lbd.lbm.queue.own_files import own_files, writing_to
+from lbd.lbm.staging.attempt_files import STOPPED as FILES_STOPPED
 from lbd.lbm.staging.attempt_files import AttemptFiles, result_of
 from lbd.lbm.staging.workdirs import FilesRefused
 from lbd.model import GANG_MOVES, GANG_SHOWN, HostId, JobId, JobState
@@ -37,6 +38,7 @@ from lbd.text.name_patterns import shown_id
 
 DRY_START_S = 10.0
 READY, STOPPED = "ready", "stopped"  # events of reports
+NO_FILES = e.FilesFailed(FILES_STOPPED, "late")
 
 
 class Attempt(Performer):
@@ -58,7 +60,7 @@ class Attempt(Performer):
         self.request = self.common.request
         self.files = self._own_files() if self.request.HasField("workdir") else None
         self.said: set[str] = set()  # events reported so far
-        self._at_files: asyncio.Task[object] | None = None
+        self._at_files: asyncio.Task[e.Event] | None = None
         self.execution = Execution.leased(self._spec(), lease_until_s)
         if self.execution.spec.is_of_gang:
             client.spool.when_shown[start.job, start.attempt] = self._report_stopped
@@ -127,13 +129,13 @@ class Attempt(Performer):
             case e.ReportEnded():
                 self._say(self._end_of(action.outcome))
             case e.PrepareFiles() if self.files is not None:
-                work = self.files.open(self.admitted.run_as)
-                self._at_files = opening = asyncio.create_task(work)
-                self.answer(self._prepare(opening), e.FilesFailed(FAULT, "stage"))
+                self._at_files = work = asyncio.create_task(self._prepare(self.files))
+                self.answer(result_of(work, NO_FILES), e.FilesFailed(FAULT, "stage"))
             case e.CollectFiles() if self.files is not None and self.execution.exit is not None:
                 status = self.execution.exit.status
-                self._at_files = collecting = asyncio.create_task(self.files.collect(status))
-                self.answer(collected(collecting, status), e.FilesCollected(FAULT))
+                self._at_files = work = asyncio.create_task(collect(self.files, status))
+                stopped = e.FilesCollected(fetch_trouble(FILES_STOPPED, status))
+                self.answer(result_of(work, stopped), e.FilesCollected(FAULT))
             case e.StopFiles() if self._at_files is not None:
                 self._at_files.cancel()
             case e.DropFiles() if self.files is not None:
@@ -179,10 +181,11 @@ class Attempt(Performer):
 
     # Files
 
-    async def _prepare(self, opening: asyncio.Task[bytes]) -> e.Event:
+    async def _prepare(self, files: AttemptFiles) -> e.Event:
+        """Raises no refusal: as a task's exception it would keep the request, by its traceback."""
         began_s = self.clock()
         try:
-            await result_of(opening)
+            await files.open(self.admitted.run_as)
         except FilesRefused as trouble:
             return e.FilesFailed(str(trouble), trouble.phase, trouble.number)
         self.files_s = self.clock() - began_s
@@ -293,18 +296,17 @@ class Attempt(Performer):
 def let_go(attempt: Attempt) -> None:
     """Lets an attempt that has ended go of what refers to it, so that its order, megabytes perhaps,
     is freed at once: cycles are collected only after a great many attempts."""
-    attempt.spawned = None
+    attempt.spawned = attempt._at_files = None
 
 
-async def collected(collecting: asyncio.Task[str], status: int) -> e.Event:
+async def collect(files: AttemptFiles, status: int) -> e.Event:
     """`status`: exit status of the command."""
-    try:
-        complaint = await result_of(collecting)
-    except FilesRefused as trouble:
-        complaint = str(trouble)
-    if complaint:
-        complaint = f"--fetch {complaint}; the command itself exited with {status}"
-    return e.FilesCollected(complaint)
+    complaint = await files.collect(status)
+    return e.FilesCollected(fetch_trouble(complaint, status) if complaint else "")
+
+
+def fetch_trouble(complaint: str, status: int) -> str:
+    return f"--fetch {complaint}; the command itself exited with {status}"
 
 
 def begun_report(

@@ -71,9 +71,9 @@ class EarlyFrames:
         return await reading
 
     def close(self) -> None:
-        if self._reading is not None and not self._reading.cancel():
-            with contextlib.suppress(OSError, ValueError, asyncio.CancelledError):
-                self._reading.result()  # marks the error as seen
+        reading, self._reading = self._reading, None  # its error refers to us
+        if reading is not None and not reading.cancel() and not reading.cancelled():
+            reading.exception()  # marks the error as seen
 
 
 def counts(frame: Frame) -> bool:

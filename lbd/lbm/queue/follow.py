@@ -89,6 +89,7 @@ class FollowedJobs:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, OSError, ValueError):
                     await task
+            del task, following, listening  # break the cycle with an exception of theirs
 
     async def follow(self) -> None:
         """Runs until all have ended and the client knows. Raises OSError if it is gone."""

@@ -140,6 +140,8 @@ async def serve_queued(
     early = EarlyFrames(listen, more)
     try:
         await _serve(home, client, sock, asked, early, taken)
+    except (OSError, ValueError) as problem:  # its client is gone, or breaks the protocol
+        raise problem.with_traceback(None) from None  # else it and frames of ours are a cycle
     finally:
         early.close()
 

@@ -274,7 +274,9 @@ class Attending:
     async def end(self) -> None:
         """Ends listening. Raises the error of a failed listener, unless the client caused it."""
         self._timer.cancel()
-        if (listening := self._listening) is not None:
+        listening, self._listening = self._listening, None
+        if listening is not None:
             listening.cancel()
             with contextlib.suppress(asyncio.CancelledError, OSError, ValueError):
                 await listening
+        del listening  # breaks the cycle of its exception, the traceback, this frame and it

@@ -122,13 +122,12 @@ class AttemptFiles:
         self._host.workdirs.end(self._name)
 
 
-async def result_of(work: asyncio.Task[Done]) -> Done:
-    """Returns the result of work done as the user, who may keep it from ending. Raises FilesRefused
-    if it was stopped."""
+async def result_of(work: asyncio.Task[Done], stopped: Done) -> Done:
+    """Returns the result of work done as the user, who may keep it from ending; `stopped` if it was
+    stopped."""
     try:
         await asyncio.wait((work,))
+        return stopped if work.cancelled() else work.result()
     finally:
         work.cancel()
-    if work.cancelled():
-        raise FilesRefused(STOPPED, "late")
-    return work.result()
+        del work  # breaks the cycle of its exception, the traceback, this frame and it

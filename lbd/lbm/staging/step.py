@@ -102,3 +102,4 @@ async def run_worker(
     finally:
         if spawned is not None and not spawned.exited.done():
             end_soon(link, JobId(order.job))
+        del spawned  # breaks the cycle of its exception, the traceback, this frame and it
