@@ -11,7 +11,6 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from fnmatch import fnmatchcase
 from operator import attrgetter
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from lbd.lbm.usage.measures import GROUPS_MAX, LEAST, SIZE_S_MIN, STEPS, Measure
 from lbd.lbm.usage.reading import BUSY_S, FULL, open_to_read, with_logarithm
 from lbd.lbm.usage.record import CHECKPOINT, Usage
 from lbd.lbm.usage.room import PAGE_BYTES, drop_oldest, is_own_limit, keep_shares, pages_of
+from lbd.lbm.usage.shell_pattern import ShellPattern
 from lbd.process.disk_space import is_full
 from lbd.process.sqlite_journal import BESIDE, set_journal
 
@@ -284,6 +284,7 @@ class UsageStore:
         database, (conditions, values) = self._to_read(), asked.in_sql()
         give_up_s = time.monotonic() + LOOK_S
         rows: list[tuple[int, Usage]] = []
+        name = ShellPattern(asked.name) if asked.name else None
         database.set_progress_handler(lambda: time.monotonic() > give_up_s, STEPS_BETWEEN_CLOCKS)
         try:
             for number, *columns in database.execute(
@@ -294,7 +295,7 @@ class UsageStore:
                 if time.monotonic() > give_up_s:
                     return rows, True
                 usage = Usage(*columns)
-                if not asked.name or fnmatchcase(usage.name, asked.name):
+                if name is None or name.matches(usage.name):
                     rows.append((number, usage))
                 if len(rows) >= asked.limit:
                     break
