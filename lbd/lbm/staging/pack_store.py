@@ -303,14 +303,13 @@ def read_note(path: Path) -> Note | int:
 
 def size_of(note: Note) -> int:
     """Returns about how much memory the note takes."""
-    return memory_bytes(note.send, note.fetch) + sys.getsizeof(note.noted) + note.count
+    texts = *note.send, *note.fetch, note.directory, note.stamp, note.noted
+    return memory_bytes(texts) + note.count
 
 
-def memory_bytes(send: Collection[bytes | str], fetch: Collection[bytes | str]) -> int:
-    """Returns about how much memory a note with these paths takes at first."""
-    return NOTE_BYTES + sum(
-        sys.getsizeof(os.fsdecode(path)) + POINTER_BYTES for path in (*send, *fetch)
-    )
+def memory_bytes(texts: Iterable[bytes | str]) -> int:
+    """Returns about how much memory a note takes at first, with these paths and its other texts."""
+    return NOTE_BYTES + sum(sys.getsizeof(os.fsdecode(text)) + POINTER_BYTES for text in texts)
 
 
 def disk_bytes(paths: Iterable[bytes], said_bytes: int) -> int:

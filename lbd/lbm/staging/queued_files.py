@@ -81,8 +81,9 @@ class QueuedFiles:
         `stamp`: of the request's directory. Raises Unavailable; then nothing is kept."""
         check_allowed(self._config.stage)
         name, said_bytes = "", COMPLAINT_BYTES + NOTED_BYTES * len(request.fetch)
-        note_bytes = memory_bytes(request.send, request.fetch) + said_bytes
-        disk = disk_bytes((*request.send, *request.fetch, request.directory), said_bytes)
+        paths = *request.send, *request.fetch, request.directory
+        note_bytes = memory_bytes((*paths, stamp.pack())) + said_bytes
+        disk = disk_bytes(paths, said_bytes)
         if not self.store.memory.has_room(uid, note_bytes):
             raise Unavailable(TOO_MANY_NAMES)
         try:

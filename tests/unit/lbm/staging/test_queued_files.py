@@ -13,6 +13,7 @@ import pytest
 
 from lbd.config.schema import Config, HostConfig
 from lbd.errors import Unavailable
+from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.staging import pack_store, queued_files
 from lbd.lbm.staging.open_notes import OpenNotes
 from lbd.lbm.staging.pack_store import Note
@@ -233,9 +234,11 @@ class Packing:
 
 
 async def queued(files, request, uid, job):
-    name, noted = await files.gather(request, uid, None)
+    stamp, directory = Stamp("boot", 1, 2), os.fsdecode(request.directory)
+    name, noted = await files.gather(request, uid, stamp)
     send, fetch = ([os.fsdecode(path) for path in p] for p in (request.send, request.fetch))
-    await files.queued(Note(name, job, 1, uid, 0o022, "/", send, fetch, noted=noted))
+    more = {"stamp": stamp.pack().decode(), "noted": noted}
+    await files.queued(Note(name, job, 1, uid, 0o022, directory, send, fetch, **more))
     return files._open[name]
 
 
@@ -284,15 +287,22 @@ async def test_names_of_files_that_nobody_needs_any_more_take_no_disk(tmp_path):
     assert files.store.room.left(HOSTILE, was) > was // 4
 
 
-async def test_the_names_of_one_users_files_leave_memory_for_others(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"send": ["é€".encode() * 1000] * 10, "fetch": [b"o"] * 10, "directory": b"/"},
+        {"send": [], "fetch": [b"o"], "directory": "/".join(["\U0001f600" + "a" * 200] * 18).encode()},
+    ],
+    ids=["files", "directory"],
+)
+async def test_the_names_of_one_users_files_leave_memory_for_others(tmp_path, monkeypatch, names):
     """Jobs that never begin, with thousands of empty files each, filled the LBM's memory at 20 MB a
-    second, and again when it was started anew."""
+    second, and again when it was started anew. Of a directory with one such character in its name,
+    each character takes four bytes."""
     monkeypatch.setattr(pack_store, "NOTES_BYTES", 1 << 20)
     config = Config(host=HostConfig(state_dir=str(tmp_path)))
     files = QueuedFiles(config, Packing(), None)
-    long = SimpleNamespace(
-        send=["é€".encode() * 1000] * 10, fetch=[b"o"] * 10, directory=b"/", umask=0o022
-    )
+    long = SimpleNamespace(**names, umask=0o022)
     jobs = itertools.count(1)
 
     made, refused = [await queued(files, long, HOSTILE, next(jobs))], ""
@@ -301,7 +311,7 @@ async def test_the_names_of_one_users_files_leave_memory_for_others(tmp_path, mo
             made.append(await queued(files, long, HOSTILE, next(jobs)))
         except Unavailable as problem:
             refused = str(problem)
-    assert (refused, 3 <= len(made) < 30) == (queued_files.TOO_MANY_NAMES, True)
+    assert (refused, 3 <= len(made) < 40) == (queued_files.TOO_MANY_NAMES, True)
     await queued(files, long, OTHER, next(jobs))
     kept = files.store.memory._of_user
     later = Brought(config)
