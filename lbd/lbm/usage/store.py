@@ -7,10 +7,12 @@ open, is set aside. If it was removed or replaced, we continue with the file tha
 
 import contextlib
 import logging
+import re
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from fnmatch import translate
 from operator import attrgetter
 from pathlib import Path
 
@@ -22,7 +24,6 @@ from lbd.lbm.usage.measures import GROUPS_MAX, LEAST, SIZE_S_MIN, STEPS, Measure
 from lbd.lbm.usage.reading import BUSY_S, FULL, open_to_read, with_logarithm
 from lbd.lbm.usage.record import CHECKPOINT, Usage
 from lbd.lbm.usage.room import PAGE_BYTES, drop_oldest, is_own_limit, keep_shares, pages_of
-from lbd.lbm.usage.shell_pattern import ShellPattern
 from lbd.process.disk_space import is_full
 from lbd.process.sqlite_journal import BESIDE, set_journal
 
@@ -284,7 +285,8 @@ class UsageStore:
         database, (conditions, values) = self._to_read(), asked.in_sql()
         give_up_s = time.monotonic() + LOOK_S
         rows: list[tuple[int, Usage]] = []
-        name = ShellPattern(asked.name) if asked.name else None
+        # fnmatchcase would keep 32,768 patterns, of up to 22 KB each; re keeps 512.
+        matches = re.compile(translate(asked.name or "*")).match
         database.set_progress_handler(lambda: time.monotonic() > give_up_s, STEPS_BETWEEN_CLOCKS)
         try:
             for number, *columns in database.execute(
@@ -295,7 +297,7 @@ class UsageStore:
                 if time.monotonic() > give_up_s:
                     return rows, True
                 usage = Usage(*columns)
-                if name is None or name.matches(usage.name):
+                if matches(usage.name):
                     rows.append((number, usage))
                 if len(rows) >= asked.limit:
                     break

@@ -291,7 +291,11 @@ async def test_names_of_files_that_nobody_needs_any_more_take_no_disk(tmp_path):
     "names",
     [
         {"send": ["é€".encode() * 1000] * 10, "fetch": [b"o"] * 10, "directory": b"/"},
-        {"send": [], "fetch": [b"o"], "directory": "/".join(["\U0001f600" + "a" * 200] * 18).encode()},
+        {
+            "send": [],
+            "fetch": [b"o"],
+            "directory": "/".join(["\U0001f600" + "a" * 200] * 18).encode(),
+        },
     ],
     ids=["files", "directory"],
 )
