@@ -22,8 +22,7 @@ async def begin_again(
 ) -> bool:
     """An attempt of the job takes that pack: returns whether the job had ended and now needs its
     note again. The host that says so may have run the job before, and could change files that its
-    user has had for days: so the queue must know of it. Raises
-    Unavailable if it does not answer."""
+    user has had for days: so the queue must know of it. Raises Unavailable."""
     note = notes.get(name) or await asyncio.to_thread(store.closed, name)
     if note is None or not note.fetch or not note.has_ended(job) or not await lives(queue, job):
         return False
