@@ -34,4 +34,6 @@ def test_no_host_that_is_not_let_in_reads_what_a_job_printed(lab, method):
     assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
     assert refused.value.details() == "h2 may not read jobs here (admission.origins)"
     assert ask(lab, "h1", method, job="1", attempt=1)
-    assert ask(lab, "h2", "Files", name="0" * 32)  # it may run a job that takes files along
+    assert ask(
+        lab, "h2", "Files", name="0" * 32, job="1"
+    )  # it may run a job that takes files along
