@@ -265,8 +265,6 @@ class Attempt(Performer):
         )
 
     def _end_of(self, outcome: e.Outcome) -> dispatch_pb2.AttemptReport:
-        self._client.spool.shown.discard((self.start.job, self.start.attempt))
-        self._client.spool.when_shown.pop((self.start.job, self.start.attempt), None)
         report = dispatch_pb2.AttemptReport(
             event="ended", cause=outcome.cause.value, reason=outcome.reason
         )
@@ -290,6 +288,8 @@ class Attempt(Performer):
         report.job, report.attempt = self.start.job, self.start.attempt
         if self.execution.is_reported:
             report.stop_reason = self.execution.stop_reason
+            self._client.spool.shown.discard((self.start.job, self.start.attempt))
+            self._client.spool.when_shown.pop((self.start.job, self.start.attempt), None)
         self._report(report)
 
 

@@ -81,8 +81,9 @@ def of_an_attempt():
     return [one for one in gc.get_objects() if type(one).__name__ in names]
 
 
-async def run(attempts, files):
+async def run(attempts, files, gang_hosts=()):
     order = start_of(workdir=lbm_pb2.WorkdirStep(fetch=[b"x"]))
+    order.gang_hosts.extend(gang_hosts)
     order.spec.files = "0" * 32
     kept = weakref.ref(start(attempts, order))
     await until(lambda: kept().is_over or kept().execution.process is not None)
@@ -107,8 +108,10 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_nothing_is_kept(attempts, files, monkeypatch, way):
+@pytest.mark.parametrize(
+    ("way", "gang_hosts"), [*((way, ()) for way in WAYS), ("no disk", ("h1", "h2"))]
+)
+async def test_nothing_is_kept(attempts, files, monkeypatch, way, gang_hosts):
     gc.collect()
     gc.disable()
     try:
@@ -116,7 +119,7 @@ async def test_nothing_is_kept(attempts, files, monkeypatch, way):
         monkeypatch.setattr(performer.job_log, "error", lambda *_, **__: None)  # pytest keeps it
         part, name, how = WAYS[way]
         setattr(getattr(files, part), name, how)
-        kept = await run(attempts, files)
+        kept = await run(attempts, files, gang_hosts)
         await asyncio.sleep(0)
         assert (kept(), len(of_an_attempt())) == (None, before)
     finally:
