@@ -261,7 +261,7 @@ class DispatcherLine:
             held.end = report
             self._leases.drop(key)
             self._ahead.learn(held.attempt.execution, report.phase)
-        if held is None or self._held.ordered(key):
+        if self._held.ordered(key) is not None:
             self._pending.add(report)
         if report.phase in ("slot", "stage") or self._ahead.has_changed(self._host.slots.total):
             self._heartbeat_wanted = True

@@ -47,7 +47,7 @@ class HeldAttempts(UserDict[Key, Held]):
         self.orders = HeldOrders()
         self.ledger_token = b""  # of the dispatcher that we are connected to
         self.names = set[JobId]()  # of the attempts of its ledger, as the slots know them
-        self._since_s = 0.0  # since when that has been its ledger
+        self._left_s: dict[bytes, float] = {}  # since when no dispatcher of the others is connected
         self._is_any = asyncio.Event()
         super().__init__()
 
@@ -70,7 +70,8 @@ class HeldAttempts(UserDict[Key, Held]):
     def connected(self, ledger_token: bytes, now_s: float) -> None:
         """Notes who hears of the attempts from now on."""
         if ledger_token != self.ledger_token:
-            self.ledger_token, self._since_s = ledger_token, now_s
+            self._left_s[self.ledger_token] = now_s
+            self.ledger_token = ledger_token
         self.names.clear()
         self.names.update(held.attempt.id for held in self.of_ledger().values())
 
@@ -99,15 +100,17 @@ class HeldAttempts(UserDict[Key, Held]):
         return [k for k, held in self.items() if held.attempt.execution.process is not None]
 
     def end_others(self, lease_s: float, now_s: float) -> None:
-        """Ends the attempts of other ledgers, whose leases should have been renewed by now, and
-        forgets their ends. Must be called again and again."""
-        if now_s < self._since_s + lease_s:
-            return
-        for key in self.keys() - self.of_ledger():
-            held = self[key]
+        """Ends the attempts of other ledgers, once their leases should have been renewed, and
+        forgets their ends; those that never began at once. Must be called again and again."""
+        others = {key: self[key] for key in self.keys() - self.of_ledger()}
+        tokens = {held.ledger_token for held in others.values()}
+        self._left_s = {token: self._left_s.get(token, now_s) for token in tokens}
+        for key, held in others.items():
+            is_time = now_s >= self._left_s[held.ledger_token] + lease_s
             if held.end is not None:
-                del self[key]
-            elif not held.attempt.execution.must_end:
+                if held.attempt.is_over and (is_time or held.end.event == "refused"):
+                    del self[key]
+            elif is_time and not held.attempt.execution.must_end:
                 held.attempt.feed(OF_ANOTHER)
 
     async def watch_leases(self) -> None:

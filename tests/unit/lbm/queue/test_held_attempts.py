@@ -86,7 +86,9 @@ async def test_what_another_has_started_ends_when_its_lease_would_have(host, lin
         line._held.end_others(LEASE_S, now_s)
     assert held.attempt.execution.asked is Asked.NOT
     line._held.connected(OURS, 129.0)
+    line._held.end_others(LEASE_S, 129.5)
     line._held.connected(OTHER, 130.0)
+    line._held.connected(b"a third", 140.0)
     line._held.end_others(LEASE_S, 159.9)
     assert held.attempt.execution.asked is Asked.NOT
     line._held.end_others(LEASE_S, 160.0)
@@ -95,4 +97,21 @@ async def test_what_another_has_started_ends_when_its_lease_would_have(host, lin
     await until(lambda: held.attempt.is_over)
     assert "does not have this job" in held.end.reason
     line._held.end_others(LEASE_S, 161.0)
+    line._held.connected(OURS, 162.0)
     assert (line._held.data, line._held.orders.number) == ({}, 0)
+
+
+async def test_what_another_has_started_and_was_refused_is_forgotten_at_once(host, line):
+    """Twenty thousand orders in three seconds left no place for any other."""
+    host.slots.total = 0
+    line._held.connected(OTHER, 0.0)
+    order = start_of()
+    order.job, order.anchor = "77", line._leases.heartbeat(clock_s())
+    hears(line, OTHER, pb.WorkDown(starts=[order]))
+    await until(lambda: line._held["77", 1].end is not None and line._held["77", 1].attempt.is_over)
+    assert line._held["77", 1].end.event == "refused"
+    line._held.end_others(LEASE_S, 1.0)
+    assert ("77", 1) in line._held, "its dispatcher is connected"
+    line._held.connected(OURS, 2.0)
+    line._held.end_others(LEASE_S, 2.0)
+    assert {*line._held} == {KEY}
