@@ -9,6 +9,7 @@ by the note, which is not in memory meanwhile. Of one without outputs, only its 
 are kept. The age tells us when to remove both.
 """
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -60,7 +61,8 @@ class Note:
     noted: str = ""  # of the places of its outputs (pack/places.py); "" as with `stamp`
     # as stored: jobs that need nothing more; None: all
     over: list[int] | None = field(default_factory=list)
-    _left: bytearray = field(init=False, repr=False)  # 1 for each of the others
+    # 1 for each of the others; 2 if it has ended, needs something, and begins again
+    _left: bytearray = field(init=False, repr=False)
     _left_count: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -71,21 +73,26 @@ class Note:
         if not are_right or not 0 <= self.count <= COUNT_MAX:
             raise ValueError("not the fields of a note")
         over, self.over = self.over, []
+        if over is None:
+            self._left, self._left_count = bytearray(self.count), 0
+            return
         self._left, self._left_count = bytearray(b"\1" * self.count), self.count
-        for job in range(self.first, self.first + self.count) if over is None else over:
+        for job in over:
             self.end(job)
 
     def end(self, job: int) -> None:
         """Notes that the job needs nothing more. Must be cheap for each of an array's many jobs."""
         if self.is_left(job):
-            self._left[job - self.first] = 0
-            self._left_count -= 1
+            self._left[job - self.first] -= 1
+            self._left_count -= not self.is_left(job)
 
     def begin(self, job: int) -> None:
-        """Notes that a job that had ended is to end again."""
+        """Notes that a job that had ended, and may still need something, is to end again."""
         if self.has_ended(job):
-            self._left[job - self.first] = 1
             self._left_count += 1
+            self._left[job - self.first] = 1
+        elif self.is_left(job):
+            self._left[job - self.first] = 2
 
     def has_ended(self, job: int) -> bool:
         return self.first <= job < self.first + self.count and not self.is_left(job)
@@ -164,6 +171,7 @@ class PackStore:
     def __init__(self, state_dir: str) -> None:
         self.root = Path(state_dir) / "files"
         self.room, self.memory = PackRoom(), NoteMemory()
+        self.reopening = asyncio.Lock()  # of notes that are over; others may ask for many
 
     def free_bytes(self) -> int:
         """Raises OSError."""

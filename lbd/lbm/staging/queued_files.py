@@ -131,7 +131,8 @@ class QueuedFiles:
 
     async def taken(self, name: str, job: int) -> None:
         """An attempt of that job takes its pack. Raises Unavailable."""
-        if await begin_again(self.store, self._open, self._queue, name, job):
+        files = self.store, self._open, self._in_hand
+        if await begin_again(files, self._queue, name, job):
             self._fresh.set()
 
     # Back
@@ -198,7 +199,8 @@ class QueuedFiles:
 
     async def run(self) -> None:
         """Runs until cancelled."""
-        self._open.update(self.store.hold(*await asyncio.to_thread(self.store.resumed)))
+        held = self.store.hold(*await asyncio.to_thread(self.store.resumed))
+        self._open.update(held | self._open.data)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._bring_all(group), name="outputs")
             group.create_task(self._sweep(), name="files")
@@ -292,7 +294,8 @@ class QueuedFiles:
                 continue
             # For an array, the note is written once for the jobs that ended together.
             await self.done(note, job.id, write=bool(note.fetch) and not ended)
-            del self._in_hand[job.id]
+            if self._in_hand.pop(job.id).is_left(job.id):  # it has begun again meanwhile
+                self._fresh.set()
             await asyncio.sleep(0)  # jobs that never ran have nothing to wait for
         del self._ended_of[uid]
         if self._leaves_out:

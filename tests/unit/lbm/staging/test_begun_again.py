@@ -35,13 +35,14 @@ class Home:
     """What an LBM has of queued jobs' files, and a queue in which some of them live."""
 
     def __init__(self, state_dir):
-        self.store, self.notes = PackStore(state_dir), OpenNotes()
+        self.store, self.notes, self.in_hand = PackStore(state_dir), OpenNotes(), set()
         self.queue = Queue(j5="running", j6="starting", j7="done")
         self.store.root.mkdir()
         self.store.write(Note(NAME, 5, 3, 1000, 0o022, "/w", [], ["out.%a"], over=None))
 
     async def taken(self, job, name=NAME):
-        return await begin_again(self.store, self.notes, self.queue, name, job)
+        files = self.store, self.notes, self.in_hand
+        return await begin_again(files, self.queue, name, job)
 
 
 @pytest.fixture
@@ -107,3 +108,17 @@ async def test_notes_that_are_opened_again_leave_memory_for_others(home, monkeyp
     assert 2 < len(home.notes) < 10
     last = caplog.records[-1]
     assert (last.job, "its outputs stay on the host" in last.getMessage()) == ("49", True)
+
+
+async def test_a_job_that_begins_again_while_its_first_outputs_are_awaited_brings_both(home):
+    """The first came at last, and the others never."""
+    await home.taken(5)
+    assert not await home.taken(5)
+    home.in_hand.add(5)  # it has ended, and its host is away
+    assert await home.taken(5)
+    assert await home.taken(5)  # another attempt
+    (note,) = home.notes.values()
+    for lefts in ([5], []):
+        note.end(5)
+        assert [*note.left] == lefts
+    assert note.is_over
