@@ -34,8 +34,9 @@ async def begin_again(
     have run the job before, and could change files that its user has had for days: so the queue
     must know of it. Raises Unavailable."""
     store, notes, in_hand = files
-    async with store.reopening:
-        note = notes.get(name) or await asyncio.to_thread(store.closed, name)
+    if (note := notes.get(name)) is None:  # else it waits for nobody
+        async with store.reopening:
+            note = notes.get(name) or await asyncio.to_thread(store.closed, name)
     if note is None or not note.fetch or not (note.has_ended(job) or job in in_hand):
         return False
     if not await lives(queue, job):

@@ -122,3 +122,10 @@ async def test_a_job_that_begins_again_while_its_first_outputs_are_awaited_bring
         note.end(5)
         assert [*note.left] == lefts
     assert note.is_over
+
+
+async def test_a_job_whose_note_is_open_waits_for_none_that_is_read(home):
+    """A host may ask for very many long ones."""
+    await home.taken(5)
+    async with home.store.reopening, asyncio.timeout(20):
+        assert not await home.taken(5)
