@@ -58,7 +58,7 @@ class PolicyGuard:
             author, counter = theirs.seal.author, theirs.seal.counter
             text = (f"{author} has signed two different settings with one number, {counter}, as if "
                     "to keep hosts apart: has it been taken over? (lbctl revoke)")  # fmt: skip
-            # The limit is the author's: it may sign any number of them, whoever passes them on.
+            # Limited by author: it can sign any number of them, and any host can pass them on.
             LINES.say(Log(text, warning=True, peer=author), time.monotonic(), author)
         return found
 

@@ -102,7 +102,7 @@ class HeldAttempts(UserDict[Key, Held]):
     def end_others(self, lease_s: float, now_s: float) -> None:
         """Ends the attempts of other ledgers, once their leases should have been renewed, and
         forgets their ends; those that never began at once. Must be called again and again."""
-        others = {key: self[key] for key in self.keys() - self.of_ledger()}
+        others = {key: one for key, one in self.items() if one.ledger_token != self.ledger_token}
         tokens = {held.ledger_token for held in others.values()}
         self._left_s = {token: self._left_s.get(token, now_s) for token in tokens}
         for key, held in others.items():

@@ -224,7 +224,7 @@ class LimState:
             self._load_sender.restart()
             self._tuner.restart()
         actions: list[Action] = [Log(f"the load information centre is {centre}", peer=centre)]
-        if self._replica.has_part_of(centre):  # whoever says Hello to it is sent everything
+        if self._replica.has_part_of(centre):  # a host that sends it Hello gets everything
             actions += self.membership.ask_members(centre, now_s)
         return actions
 
