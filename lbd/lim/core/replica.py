@@ -8,6 +8,7 @@ differs from the copy's: the delta is acknowledged as nothing.
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from lbd.lim.core import messages as m
 from lbd.lim.core.digest import mark_of
@@ -17,16 +18,24 @@ from lbd.model import HostId, LoadVector
 COPIES_MAX = 3
 
 
+class CopiedLine(NamedTuple):
+    """A host's line of a copy."""
+
+    sample: m.Sample
+    sampled_at_s: float
+    mark: int  # its share of the digest
+
+
 @dataclass(slots=True)
 class Copy:
-    """The copy of what one host has published. `samples` by slot, with the time when each was
-    taken. `only`: the only host whose sample is kept; None for those of all hosts."""
+    """The copy of what one host has published, a line for each slot. `only`: the only host whose
+    line is kept; None for those of all hosts."""
 
     incarnation: int
     only: HostId | None
     version: int = 0
     digest: int = 0
-    samples: dict[int, tuple[m.Sample, float]] = field(default_factory=dict)
+    lines: dict[int, CopiedLine] = field(default_factory=dict)
     silent: set[int] = field(default_factory=set)
     unrecorded: set[int] = field(default_factory=set)  # of unknown hosts
 
@@ -35,18 +44,19 @@ class Copy:
         if self.only is not None:
             if sample.host != self.only:
                 return
-            for other in [*self.samples]:  # a host has one slot
+            for other in [*self.lines]:  # a host has one slot
                 self.take_out(other)
-        self.samples[slot] = sample, sampled_at_s
+        mark = mark_of(slot, sample, silent)
+        self.lines[slot] = CopiedLine(sample, sampled_at_s, mark)
+        self.digest ^= mark
         if silent:
             self.silent.add(slot)
-        self.digest ^= mark_of(slot, sample, silent)
         self.unrecorded.add(slot)
 
     def take_out(self, slot: int) -> None:
-        known = self.samples.pop(slot, None)
+        known = self.lines.pop(slot, None)
         if known is not None:
-            self.digest ^= mark_of(slot, known[0], slot in self.silent)
+            self.digest ^= known.mark
         self.silent.discard(slot)
         self.unrecorded.discard(slot)
 
@@ -99,20 +109,21 @@ class Replica:
         for slot, sample in delta.whole:
             copy.put(slot, sample, now_s - sample.age_s, slot in silent)
         for load in delta.loads:
-            known = copy.samples.get(load.slot)
+            known = copy.lines.get(load.slot)
             if known is not None:
-                copy.put(load.slot, loaded(known[0], load), now_s - load.age_s, load.slot in silent)
+                sample = loaded(known.sample, load)
+                copy.put(load.slot, sample, now_s - load.age_s, load.slot in silent)
             elif copy.only is None:
                 return False
         if copy.only is not None:
             return True  # the digest is that of all hosts
-        fits = len(copy.samples) <= m.hosts_max(self._table.params.max_hosts)
+        fits = len(copy.lines) <= m.hosts_max(self._table.params.max_hosts)
         return fits and copy.digest == delta.digest
 
     def _record_copy(self, copy: Copy, now_s: float) -> None:
         """Records what was not recorded yet."""
         for slot in sorted(copy.unrecorded):
-            sample, sampled_at_s = copy.samples[slot]
+            sample, sampled_at_s, _ = copy.lines[slot]
             if sample.host not in self._table.entries:
                 self.has_strangers = True
                 continue
@@ -123,7 +134,7 @@ class Replica:
     def _confirm(self, copy: Copy, fresh_age_s: float | None, now_s: float) -> None:
         if fresh_age_s is None:
             return
-        fresh = [sample for slot, (sample, _) in copy.samples.items() if slot not in copy.silent]
+        fresh = [line.sample for slot, line in copy.lines.items() if slot not in copy.silent]
         self._table.confirm(fresh, fresh_age_s, now_s)
 
 

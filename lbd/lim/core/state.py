@@ -375,9 +375,10 @@ class LimState:
         if isinstance(body, m.Ack) and body.unknown_sender:
             return self._unknown_there(event, body, now_s)
         known = self.membership.knows(event.reply, now_s)
-        if known and isinstance(event.sent, m.Delta) and isinstance(body, m.Ack):
-            self._load_sender.publication.acknowledged(event.reply, body.known_version)
-        if isinstance(event.sent, m.Hello):
+        if isinstance(event.sent, m.Delta) and isinstance(body, m.Ack):
+            if known:
+                self._load_sender.publication.acknowledged(event.reply, body.known_version)
+        elif isinstance(event.sent, m.Hello):
             self.membership.hello_answered(name, event.to)
             self._load_sender.publication.introduced(name)
             self.reservations.used(name)  # it has removed ours

@@ -84,4 +84,4 @@ def test_a_new_centre_of_which_little_was_kept_sends_everything_at_once(algorith
     cluster.run(1.0)  # less than a keep-alive
     for host in others:
         copy = host.state._replica._copies["h2"]
-        assert {sample.host for sample, _ in copy.samples.values()} >= {"h2", "h3", "h4", "h5"}
+        assert {line.sample.host for line in copy.lines.values()} >= {"h2", "h3", "h4", "h5"}

@@ -223,7 +223,13 @@ def test_the_digest_is_the_one_other_releases_compute():
         (1, sample("h1", 7), True),
         (300, sample("h2", 1 << 40), False),
     )
-    assert [mark_of(*line) for line in lines] == [3810832507, 1706533437, 4180382790]
+    assert [mark_of(*line) for line in lines] == [1003896803, 3702088109, 2984617752]
+
+
+def test_two_lines_that_exchange_their_numbers_change_the_digest():
+    as_it_is = mark_of(1, sample("h1", 7), False) ^ mark_of(2, sample("h2", 8), False)
+    exchanged = mark_of(1, sample("h1", 8), False) ^ mark_of(2, sample("h2", 7), False)
+    assert as_it_is != exchanged
 
 
 def test_a_host_that_claims_a_future_version_counts_as_having_none(wire):
@@ -332,7 +338,7 @@ def test_after_losses_duplicates_and_delays_the_copy_becomes_the_same(seed):
     assert copy.version == wire.publication.version
     assert copy.digest == wire.publication.digest
     for line in wire.publication._lines.values():
-        found, _ = copy.samples[line.slot]
+        found = copy.lines[line.slot].sample
         assert (found.host, found.number) == (line.sample.host, line.sample.number)
         if found.host != H2:
             assert wire.load(found.host) == line.sample.vector.index, found.host

@@ -21,7 +21,7 @@ def test_of_a_sender_that_is_not_the_centre_only_its_own_load_is_kept(wire):
     told = [sample(name, number, vector(1.0)) for number, name in enumerate(names)]
     lie = published(*told)
     assert wire.hand_over(lie, believed=False, sender=H3) == lie.version
-    ((kept, _),) = wire.replica._copies[H3].samples.values()
+    (kept,) = [line.sample for line in wire.replica._copies[H3].lines.values()]
     assert kept == told[-1]
     assert wire.load(H3) == 1.0
     assert not wire.replica.has_strangers, "nobody is asked who the strangers are"
