@@ -12,9 +12,9 @@ import os
 from lbd.errors import LbdError
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.inbound.performer import not_started
-from lbd.lbm.queue.input_file import input_of
 from lbd.lbm.queue.own_files import EXIT_CANNOT_OPEN, own_files, why_not_opened
 from lbd.lbm.queue.spool import Spool
+from lbd.local.write_all import write_all
 from lbd.net.gen import dispatch_pb2, lbm_pb2
 from lbd.net.spooled_output import ERR, IN, OUT, is_spooled
 
@@ -77,3 +77,19 @@ def output_trouble(
             if complaint:  # it says more than the shell's status, and the command has not run
                 spool.drop(start.job, start.attempt, name)
     return spool.ended(start.job, start.attempt, spooled=not output) or complaint
+
+
+def input_of(data: bytes) -> int:
+    """Returns a descriptor from which the command reads its input; each attempt reads it from the
+    beginning. The command gets a copy (`copies_input`): otherwise a user could keep these, in our
+    memory, for as long as they like. Raises OSError."""
+    if not data:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.memfd_create("input", os.MFD_CLOEXEC)
+    try:
+        write_all(descriptor, data)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor

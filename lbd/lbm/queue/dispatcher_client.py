@@ -1,7 +1,6 @@
 """The dispatcher as seen by an LBM."""
 
 import asyncio
-import contextlib
 import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
@@ -16,12 +15,12 @@ from lbd.config.schema import Config
 from lbd.errors import Unavailable
 from lbd.lbm.core.leases import Leases
 from lbd.lbm.queue.departures import Departures
+from lbd.lbm.queue.leader_search import LeaderSearch, NobodyLeads
 from lbd.lbm.queue.other_spools import OtherSpools, why_of
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.session.cluster import Cluster
 from lbd.local.json_socket import JsonClient
 from lbd.local.rate_limit import USER_SHARE, CallRates, TimeShares
-from lbd.model import target_of
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.parsing import TooManyFields, parsed_in_turns
 from lbd.net.peers import Peers
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 Reply = TypeVar("Reply", bound=Message)
 Found = TypeVar("Found")
 Watching = AsyncIterator[pb.JobsInfo]
-Leading = tuple[str, grpc.aio.Channel]  # the leader, and a channel to its dispatcher
 SERVICE = "/lbd.v1.Dispatch/"
 CHECKPOINT = "checkpoint"  # the state of an attempt that the next one continues
 ASK_S = 10.0
@@ -51,7 +49,6 @@ SEEK_AGAIN_S = 0.2
 # wait longer. One that has been away for longer is not waited for.
 RESTART_S, SUBMIT_RESTART_S = 4.0, 10.0
 READ_SHARE = 0.1  # of our time, for updates of watched jobs; passing them on takes longer
-RECONNECT_S = 3.0  # longer than gRPC's longest pause before it tries again (transport.py)
 TOO_LONG = "has more to say than this host reads; ask for fewer jobs, by their ids"
 NO_QUEUE = "this cluster has no queue; `lbctl queue enable HOST` creates one"
 
@@ -76,11 +73,12 @@ class DispatcherClient:
     def __init__(self, config: Config, peers: Peers, lim: JsonClient) -> None:
         self._config = config
         self._peers = peers
-        self._cluster = Cluster(config, lim, peers)
+        cluster = Cluster(config, lim, peers)
+        self._search = LeaderSearch(config, peers, cluster)
         own = config.dispatch
         self._configured = own.hosts
         self.spool = Spool(config.host.state_dir, own.max_output_bytes)
-        self.spools = OtherSpools(config.host.name, peers, self._cluster)
+        self.spools = OtherSpools(config.host.name, peers, cluster)
         self.hosts = self._configured  # hosts that may lead
         self.has_queue = asyncio.Event()  # set while some host may lead
         self.leader = own.host  # the last known leader
@@ -310,74 +308,16 @@ class DispatcherClient:
         hosts = self.hosts
         if not hosts:
             raise Unavailable(NO_QUEUE)
-        leader, channel = await (self._seek(hosts) if len(hosts) > 1 else self._only(hosts[0]))
+        try:
+            found = await self._search.find(hosts, self.leader, self._doubted)
+        except NobodyLeads as problem:
+            raise self._away(str(problem)) from None
         if hosts != self.hosts:  # it may have taken its time until others were named
             raise self._away("other hosts have been named for the queue")
-        self.leader = leader
-        return channel
-
-    async def _only(self, host: str) -> Leading:
-        channel = await self._channel_to(host)
-        if channel.get_state(try_to_connect=True) == grpc.ChannelConnectivity.READY:
-            return host, channel
-        ready: dict[str, grpc.aio.Channel] = {}
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(self._config.lbm.connect_timeout_s, RECONNECT_S)):
-                await self._reach(host, ready)
-        if not ready:
-            raise self._away(f"the dispatcher on {host} cannot be reached; see `lbctl doctor`")
-        return host, channel
-
-    async def _seek(self, hosts: Sequence[str]) -> Leading:
-        """Only the leader listens; but one that hangs still does, so a doubted host comes last."""
-        if (leader := self.leader) != self._doubted:
-            with contextlib.suppress(Unavailable):
-                channel = await self._channel_to(leader)
-                if channel.get_state() == grpc.ChannelConnectivity.READY:
-                    return leader, channel
-        ready: dict[str, grpc.aio.Channel] = {}
-        trying = [asyncio.create_task(self._reach(host, ready), name=host) for host in hosts]
-        try:
-            async with asyncio.timeout(self._config.lbm.connect_timeout_s):
-                for reached in asyncio.as_completed(trying):
-                    await reached
-                    if ready.keys() - {self._doubted}:
-                        break
-        except TimeoutError:
-            pass
-        finally:
-            for task in trying:
-                task.cancel()
-            await asyncio.gather(*trying, return_exceptions=True)
-        if not ready:
-            raise self._away(f"no dispatcher is leading at the moment ({', '.join(hosts)})")
-        found = min(ready, key=lambda host: host == self._doubted)
-        if found != self._doubted and hosts == self.hosts:
-            self.leads(found)
-        return found, ready[found]
-
-    async def _reach(self, host: str, ready: dict[str, grpc.aio.Channel]) -> None:
-        """Tries a bare connection first: gRPC itself pauses for long after a refused one."""
-        try:
-            address, _, port = (await self._target(host)).rpartition(":")
-            _, writer = await asyncio.open_connection(address.strip("[]"), int(port))
-            writer.close()
-            channel = await self._channel_to(host)
-        except (Unavailable, OSError):
-            return
-        with contextlib.suppress(Unavailable), ChannelMayClose():
-            channel.get_state(try_to_connect=True)
-            await channel.channel_ready()
-            ready[host] = channel
-
-    async def _channel_to(self, host: str) -> grpc.aio.Channel:
-        """Raises Unavailable."""
-        return self._peers.channel(host, await self._target(host))
-
-    async def _target(self, host: str) -> str:
-        """Returns "address:port" of the host's dispatcher. Raises Unavailable."""
-        address = (await self._cluster.lbm_of(host)).rpartition(":")[0].strip("[]")
-        return target_of(address, self._config.dispatch.port)
+        if found.is_news:
+            self.leads(found.host)
+        self.leader = found.host
+        return found.channel
 
 
 def give_key(request: pb.SubmitRequest) -> None:

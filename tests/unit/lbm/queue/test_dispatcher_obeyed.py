@@ -79,8 +79,8 @@ class Named:
         self.client.follow(named)
         self.meanwhile = lambda: None
         self.asked = []
-        monkeypatch.setattr(self.client, "_reach", self._reach)
-        monkeypatch.setattr(self.client, "_channel_to", self._channel_to)
+        monkeypatch.setattr(self.client._search, "_reach", self._reach)
+        monkeypatch.setattr(self.client._search, "_channel_to", self._channel_to)
 
     async def _reach(self, host, ready):
         await asyncio.sleep(0)
