@@ -289,8 +289,12 @@ class Dispatcher:
             old.broken.set()
             self.line_closed(name, old)  # gets no order before its heartbeat here, the next anchor
         self.lines[name] = line
-        line.opens(ledger_token(self.ledger_secret, name))
+        line.opens(self.token_of(name))
         HOST_LINES.say(name, "connected")
+
+    def token_of(self, host: str) -> bytes:
+        """Returns what that host knows this ledger by."""
+        return ledger_token(self.ledger_secret, host)
 
     def line_closed(self, name: HostId, line: HostConnection) -> None:
         if self.lines.get(name) is line:

@@ -47,6 +47,8 @@ Asked = TypeVar("Asked", bound=Message)
 
 
 class QueueService:
+    """One class because its methods are the calls of one service, and refer to each other."""
+
     def __init__(
         self,
         dispatcher: Dispatcher,
@@ -176,11 +178,14 @@ class QueueService:
                 raise LbdError(one_line(f"{proven} submits in the name of {asked.origin}"))
             # Runs to completion even if the caller is gone: what is in the ledger must be in the
             # queue.
-            who = await self._calls.host(context), asked.user
+            host = await self._calls.host(context)
+            who = host, asked.user
             turn = self._calls.submitting(*who, size_bytes, as_order=bool(asked.after))
             taking = asyncio.ensure_future(self._submissions.take_in(turn, asked))
             taking.add_done_callback(lambda done: done.cancelled() or done.exception())
-            return await asyncio.shield(taking)
+            reply = await asyncio.shield(taking)
+            reply.ledger_token = self._dispatcher.token_of(host)
+            return reply
         except Deposed as problem:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(problem))
         except LbdError as problem:
@@ -189,9 +194,11 @@ class QueueService:
             return pb.SubmitReply(error=str(problem))
 
     async def _jobs(self, data: bytes, context: "Context") -> bytes:
-        asked = await self._read(pb.JobsAsked, data, context)
-        async with self._calls.listing(await self._calls.host(context), asked.user):
-            return await self._jobs_asked(asked)
+        asked, host = await self._read(pb.JobsAsked, data, context), await self._calls.host(context)
+        async with self._calls.listing(host, asked.user):
+            found = await self._jobs_asked(asked)
+        # messages of one kind, one after the other, are one message
+        return found + pb.JobsInfo(ledger_token=self._dispatcher.token_of(host)).SerializeToString()
 
     async def _jobs_asked(self, asked: pb.JobsAsked) -> bytes:
         try:
@@ -239,7 +246,10 @@ class QueueService:
         return self._finder.owners.asker(asked.user, asked.uid if asked.HasField("uid") else None)
 
     async def _watch(self, data: bytes, context: "Context") -> None:
-        await self._watch_these(await self._read(pb.JobsAsked, data, context), context)
+        asked = await self._read(pb.JobsAsked, data, context)
+        token = self._dispatcher.token_of(await self._calls.host(context))
+        await context.write(pb.JobsInfo(ledger_token=token).SerializeToString())
+        await self._watch_these(asked, context)
 
     async def _watch_these(self, asked: pb.JobsAsked, context: "Context") -> None:
         who = await self._calls.host(context), asked.user
@@ -279,7 +289,8 @@ class QueueService:
         asked = await self._read(pb.ActRequest, data, context)
         host = await self._calls.host(context)
         async with self._calls.ordering(host, asked.user, alone=asked.verb in REQUEUES):
-            return await self._orders.carry_out(asked, host)
+            done = await self._orders.carry_out(asked, host)
+        return done + pb.ActReply(ledger_token=self._dispatcher.token_of(host)).SerializeToString()
 
     async def _tags(self, data: bytes, context: "Context") -> bytes:
         await self._read(pb.TagsAsked, data, context)

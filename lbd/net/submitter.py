@@ -17,6 +17,7 @@ from lbd.text.one_line import one_line
 
 # For a submission by `Queue`: the dispatcher holds it as long as that call lasts.
 WATCHED_BYTES = 16 << 10
+LEDGER_TOKEN_BYTES = 16  # by which a host knows the ledger that has its jobs
 
 
 class Submitter(NamedTuple):

@@ -11,10 +11,10 @@ import secrets
 
 from lbd.dispatch.ledger.store import Store
 from lbd.dispatch.ledger.trouble import passing
+from lbd.net.submitter import LEDGER_TOKEN_BYTES
 
 PARTS = ("ledger_secret_1", "ledger_secret_2")  # among the counters, which are integers
 PART_BITS, PART_BYTES = 63, 8
-TOKEN_BYTES = 16
 
 
 async def ledger_secret(ledger: Store) -> bytes:
@@ -32,4 +32,4 @@ async def part(ledger: Store, name: str) -> bytes:
 
 
 def ledger_token(secret: bytes, host: str) -> bytes:
-    return hmac.digest(secret, host.encode(), "sha256")[:TOKEN_BYTES]
+    return hmac.digest(secret, host.encode(), "sha256")[:LEDGER_TOKEN_BYTES]

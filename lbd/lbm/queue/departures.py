@@ -21,12 +21,13 @@ log = logging.getLogger("lbd.lbm")
 
 AT_ONCE = 1000  # jobs, or arrays, in one order
 AGAIN_S, GIVE_UP_S = 0.5, 120.0
+Whose = tuple[str, int, str]  # user, uid, and the ledger that has the jobs
 
 
 class Queue(Protocol):
-    async def act(self, request: pb.ActRequest) -> pb.ActReply: ...
+    async def act(self, request: pb.ActRequest, ledger: str) -> pb.ActReply: ...
 
-    async def jobs(self, request: pb.JobsAsked) -> pb.JobsInfo: ...
+    async def jobs(self, request: pb.JobsAsked, ledger: str) -> pb.JobsInfo: ...
 
 
 @dataclass(slots=True)
@@ -40,11 +41,11 @@ class LeftBehind:
 @dataclass(slots=True)
 class Departures:
     queue: Queue
-    _of_users: dict[tuple[str, int], LeftBehind] = field(default_factory=dict)
+    _of_users: dict[Whose, LeftBehind] = field(default_factory=dict)
 
-    async def end(self, user: str, uid: int, selector: str) -> None:
+    async def end(self, whose: Whose, selector: str) -> None:
         """Returns once these jobs have ended, were told to, or have been retried for long."""
-        left = self._of_users.setdefault((user, uid), LeftBehind())
+        left = self._of_users.setdefault(whose, LeftBehind())
         left.selectors[selector] = None
         loop = asyncio.get_running_loop()
         give_up_s, at_once, trouble = loop.time() + GIVE_UP_S, AT_ONCE, ""
@@ -55,7 +56,7 @@ class Departures:
                         return
                     others = (one for one in left.selectors if one != selector)
                     some = [selector, *islice(others, at_once - 1)]
-                    trouble = await self._ended(user, uid, some)
+                    trouble = await self._ended(whose, some)
                     for one in () if trouble else some:
                         left.selectors.pop(one, None)
                 if trouble:
@@ -71,19 +72,20 @@ class Departures:
         finally:
             left.selectors.pop(selector, None)
             if not left.selectors:
-                self._of_users.pop((user, uid), None)
+                self._of_users.pop(whose, None)
 
-    async def _ended(self, user: str, uid: int, some: list[str]) -> str:
+    async def _ended(self, whose: Whose, some: list[str]) -> str:
         """Returns what prevented it; "" if nothing did."""
+        user, uid, ledger = whose
         order = pb.ActRequest(verb="kill", selectors=some, user=user, uid=uid, by_number=True)
         try:
-            reply = await self.queue.act(order)
+            reply = await self.queue.act(order, ledger)
             if not reply.errors:
                 return ""
             asked = pb.JobsAsked(
                 selectors=some, user=user, uid=uid, ended_too=True, by_number=True, unexplained=True
             )
-            found = await self.queue.jobs(asked)
+            found = await self.queue.jobs(asked, ledger)
         except LbdError as problem:
             return str(problem)
         told = {*reply.done}

@@ -1,9 +1,10 @@
 """The dispatcher as seen by an LBM."""
 
 import asyncio
+import contextlib
 import os
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,7 +26,7 @@ from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.parsing import TooManyFields, parsed_in_turns
 from lbd.net.peers import Peers
 from lbd.net.question import ChannelMayClose, Unanswered, ask
-from lbd.net.submitter import WATCHED_BYTES
+from lbd.net.submitter import LEDGER_TOKEN_BYTES, WATCHED_BYTES
 from lbd.text.dispatcher_phrases import SAID_CHARS, silence
 from lbd.text.index_list import COUNT_MAX
 from lbd.text.one_line import one_line
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
 Reply = TypeVar("Reply", bound=Message)
 Found = TypeVar("Found")
-Watching = AsyncIterator[pb.JobsInfo]
+Shown = TypeVar("Shown", pb.JobsInfo, pb.ActReply)
+Watching = AsyncGenerator[pb.JobsInfo, None]
 SERVICE = "/lbd.v1.Dispatch/"
 CHECKPOINT = "checkpoint"  # the state of an attempt that the next one continues
 ASK_S = 10.0
@@ -61,11 +63,19 @@ class AnswerTooLong(Unavailable):
     """Nothing is wrong with the dispatcher."""
 
 
+class AnotherLedger(Unavailable):
+    """Who answers as the dispatcher has another ledger than the one that has these jobs."""
+
+
 GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, None)  # of a lost one
 
 
 class DispatcherClient:
     """Asks the dispatcher questions, and keeps the queue's spools and leases of this host.
+
+    Each ledger numbers its own jobs. So who asks about a job says which `ledger` has it, by the
+    token that the dispatcher showed when it took the job (dispatch/ledger/ledger_tokens.py), and
+    another ledger's answers are not believed. Without `ledger`, those of any are.
 
     One class because every question goes to the leader, and shows who leads.
     """
@@ -86,6 +96,8 @@ class DispatcherClient:
         self.obeyed = ""  # the host that it goes to
         self.leases = Leases(lease_s=own.lease_s)  # of the attempts here, by DispatcherLine
         self.departures = Departures(self)
+        self.ledger = ""  # that of the dispatcher whose orders are obeyed; "" before the first
+        self.when_ledger_changes: list[Callable[[], object]] = []
         self._read_shares = TimeShares(READ_SHARE)
         self._user_rates = CallRates(USER_SHARE * own.host_bytes_per_s)
         self._doubted = ""  # a host whose dispatcher failed to answer: asked last
@@ -114,6 +126,13 @@ class DispatcherClient:
         opening: OpenStream = channel.stream_stream(SERVICE + "Work")
         self._orders, self.obeyed = opening(metadata=self._peers.metadata), self.leader
         return self._orders
+
+    def obeys(self, ledger: str) -> None:
+        """The dispatcher that the stream goes to has shown its ledger."""
+        if ledger != self.ledger:
+            self.ledger = ledger
+            for tell in self.when_ledger_changes:
+                tell()
 
     async def read(self, call: "Call", lease_s: float) -> object:
         """Reads from that stream. Raises Unavailable if it is silent for so long that another
@@ -181,23 +200,24 @@ class DispatcherClient:
 
     def _checked(self, reply: pb.SubmitReply) -> pb.SubmitReply:
         """Checks the reply, since we keep bytes for each job it names. Raises Unavailable."""
-        if reply.error or (reply.first > 0 and 0 < reply.count <= COUNT_MAX):
+        known_by = 0 < len(reply.ledger_token) <= LEDGER_TOKEN_BYTES
+        if reply.error or (reply.first > 0 and 0 < reply.count <= COUNT_MAX and known_by):
             return reply
-        text = f"{reply.count} jobs from number {reply.first}"
+        text = f"{reply.count} jobs from number {reply.first}" if known_by else "jobs, not where"
         raise Unavailable(f"the dispatcher on {self.leader} says that it has queued {text}")
 
-    async def jobs(self, request: pb.JobsAsked) -> pb.JobsInfo:
+    async def jobs(self, request: pb.JobsAsked, ledger: str | None = None) -> pb.JobsInfo:
         """Raises Unavailable."""
-        return await self._ask("Jobs", request, pb.JobsInfo)
+        return self._of(ledger, await self._ask("Jobs", request, pb.JobsInfo))
 
     async def predict(self, request: pb.PredictAsked) -> pb.PredictInfo:
         """Raises Unavailable."""
         return await self._ask("Predict", request, pb.PredictInfo)
 
-    async def act(self, request: pb.ActRequest) -> pb.ActReply:
+    async def act(self, request: pb.ActRequest, ledger: str | None = None) -> pb.ActReply:
         """Acts on jobs. An action that may have been done is not repeated. Raises Unavailable."""
         await self._again(self._channel, RESTART_S)
-        return await self._ask_once("Act", request, pb.ActReply, ACT_S)
+        return self._of(ledger, await self._ask_once("Act", request, pb.ActReply, ACT_S))
 
     async def tags(self) -> pb.TagsInfo:
         """Raises Unavailable."""
@@ -207,9 +227,18 @@ class DispatcherClient:
         """The current status: waits for nobody. Raises Unavailable."""
         return await self._ask_once("Status", pb.StatusAsked(), pb.StatusInfo)
 
-    def watch(self, request: pb.JobsAsked) -> Watching:
+    async def watch(self, request: pb.JobsAsked, ledger: str | None = None) -> Watching:
         """Yields jobs as they change, until all have ended. Raises Unavailable when it breaks."""
-        return self._answers("Watch", request.SerializeToString(), RESTART_S)
+        answers = self._answers("Watch", request.SerializeToString(), RESTART_S)
+        async with contextlib.aclosing(answers):
+            self._of(ledger, await anext(answers, pb.JobsInfo()))
+            async for reply in answers:
+                yield reply
+
+    def _of(self, ledger: str | None, reply: Shown) -> Shown:
+        if ledger is None or reply.ledger_token.hex() == ledger:
+            return reply
+        raise AnotherLedger(f"the dispatcher on {self.leader} has another queue, without this job")
 
     async def _answers(
         self, method: str, data: bytes, restart_s: float

@@ -50,6 +50,7 @@ class FollowedJobs:
     files: QueuedFiles
     user: str
     uid: int
+    ledger: str  # that has the jobs
     jobs: str  # id of the job, or of the array
     numbers: str  # a selector for all its jobs
     send: Callable[[bytes, bytes], Awaitable[None]]
@@ -69,7 +70,7 @@ class FollowedJobs:
     _acts: "set[asyncio.Task[None]]" = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._output = ShownOutput(self.queue, self.user, self.send)
+        self._output = ShownOutput(self.queue, self.user, self.ledger, self.send)
         self._ended = AwaitedJobs(self.numbers)
 
     async def attend(
@@ -107,7 +108,8 @@ class FollowedJobs:
                 asked = pb.JobsAsked(
                     selectors=[self.numbers], user=self.user, uid=self.uid, by_number=True
                 )
-                watching, self.watching = self.watching or self.queue.watch(asked), None
+                watching = self.watching or self.queue.watch(asked, self.ledger)
+                self.watching = None
                 async for reply in watching:
                     patience.heard()
                     if reply.error:
@@ -188,7 +190,7 @@ class FollowedJobs:
 
     async def _fetch(self, job: pb.JobInfo) -> None:
         """Fetches the outputs of a job. If that fails, it becomes the job's end."""
-        note = self.files.waited_for(job.id) if self.pack else None
+        note = self.files.waited_for(self.ledger, job.id) if self.pack else None
         if note is None:
             return
         try:
@@ -279,7 +281,7 @@ class FollowedJobs:
     async def leave(self) -> None:
         """Ends the jobs of a client that is gone, once the dispatcher is connected."""
         self.files.left_alone(self.pack)
-        await self.queue.departures.end(self.user, self.uid, self.numbers)
+        await self.queue.departures.end((self.user, self.uid, self.ledger), self.numbers)
 
     async def act(self, number: int, *, cancels_waiting: bool = False) -> None:
         with contextlib.suppress(LbdError):

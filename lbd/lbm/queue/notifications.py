@@ -8,6 +8,9 @@ user's lines run one after the other, so nobody waits for another user's.
 For each user a number of jobs is watched, the same number for each notice. The next ones of a large
 array are watched when those have ended. So neither the queue's answer nor our memory grows with the
 array, and jobs that never begin do not keep other users' notifications back.
+
+The jobs of a ledger that the queue does not have now are not watched. Whoever has another ledger
+knows nothing of them, and may number its own jobs the same.
 """
 
 import asyncio
@@ -17,6 +20,7 @@ import errno
 import json
 import logging
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -55,19 +59,27 @@ WATCHED_MAX = 10_000  # jobs, unless users have more notices than that
 # The keeper or the user may have more of these in a moment; other errors are permanent.
 SCARCE = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETIMEDOUT)
 SUFFIX = ".json"
+DAY_S = 86400.0
+Key = tuple[str, int]  # a ledger, and the first job of a submission
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
     """The notification of one submission."""
 
+    ledger: str  # that has its jobs
     first: int  # id of its first job
     count: int
     uid: int
     line: str  # decoded by os.fsdecode
     request: str  # the submission's RunRequest without its command, in base64
+    since: float  # UNIX seconds
     state: str = ""  # in which the job ended
     exit_status: int | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.ledger, self.first
 
 
 @dataclass(slots=True)
@@ -111,7 +123,7 @@ class NoticeStore:
             sync(self.root)
 
     def path(self, notice: Notice) -> Path:
-        return self.root / f"{notice.first}{SUFFIX}"
+        return self.root / f"{notice.ledger}-{notice.first}{SUFFIX}"
 
     def all(self) -> Iterator[Notice]:
         """Yields all notices that can be read."""
@@ -124,9 +136,10 @@ class Notifications:
     def __init__(self, config: Config, as_user: AsUser, queue: DispatcherClient) -> None:
         self._config, self._as_user, self._queue = config, as_user, queue
         self.store = NoticeStore(config.host.state_dir)
-        self._open: dict[int, Notice] = {}  # by first job
-        self._left: dict[int, OpenJobs] = {}  # those whose end is awaited
+        self._open: dict[Key, Notice] = {}
+        self._left: dict[Key, OpenJobs] = {}  # those whose end is awaited
         self._fresh = asyncio.Event()
+        queue.when_ledger_changes.append(self._fresh.set)
         self._turns: dict[int, asyncio.Lock] = {}  # by user
 
     def check(self, uid: int, line: bytes) -> None:
@@ -151,7 +164,8 @@ class Notifications:
     ) -> None:
         """Keeps the notice of a job whose number is now known. `stamp`: of its directory. Raises
         Unavailable."""
-        if reply.is_other or reply.first in self._open:  # the same --idempotency-key again
+        ledger = reply.ledger_token.hex()
+        if reply.is_other or (ledger, reply.first) in self._open:  # the same --idempotency-key
             return
         request = request_in(submission.spec)
         assert request is not None
@@ -159,7 +173,8 @@ class Notifications:
             request.ClearField(name)
         request.MergeFrom(lbm_pb2.RunRequest(directory_stamp=stamp_message(stamp)))
         packed = base64.b64encode(request.SerializeToString()).decode()
-        notice = Notice(reply.first, reply.count, uid, os.fsdecode(line), packed)
+        given = uid, os.fsdecode(line), packed, time.time()
+        notice = Notice(ledger, reply.first, reply.count, *given)
         try:
             await asyncio.to_thread(self.store.write, notice)
         except OSError as problem:
@@ -171,8 +186,8 @@ class Notifications:
         self._fresh.set()
 
     def _add(self, notice: Notice) -> None:
-        self._open[notice.first] = notice
-        self._left[notice.first] = OpenJobs.of(notice)
+        self._open[notice.key] = notice
+        self._left[notice.key] = OpenJobs.of(notice)
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -181,6 +196,7 @@ class Notifications:
         async with asyncio.TaskGroup() as group:
             while True:
                 self._fresh.clear()
+                await self._drop_strangers(time.time())
                 watching = group.create_task(self._watch(group), name="watch for notifications")
                 until_s = asyncio.get_running_loop().time() + STREAM_S
                 await self._fresh.wait()
@@ -188,65 +204,76 @@ class Notifications:
                 await asyncio.sleep(max(PAUSE_S, left_s))
                 watching.cancel()
 
+    async def _drop_strangers(self, unix_s: float) -> None:
+        """Drops notices of a ledger that the queue does not have any more, and has not for long."""
+        ledger, keep_s = self._queue.ledger, self._config.dispatch.jobs_keep_days * DAY_S
+        for notice in list(self._open.values()) if ledger else ():
+            if notice.ledger != ledger and unix_s >= notice.since + keep_s:
+                job_log.warning(str(notice.first), "--notify: the queue no longer has the job")
+                await self._done(notice)
+
     async def _watch(self, group: asyncio.TaskGroup) -> None:
         """Watches until all have ended; a broken stream is opened again."""
-        while watched := self._watched():
+        ledger = self._queue.ledger
+        while watched := self._watched(ledger):
             selectors = selectors_of(watched)
             asked = pb.JobsAsked(selectors=selectors, once_ended=True, by_number=True)
             with contextlib.suppress(LbdError):
-                async for reply in self._queue.watch(asked):
+                async for reply in self._queue.watch(asked, ledger):
                     if reply.error:  # the queue has forgotten some of them, or there are too many
-                        await self._look_at_each(group)
+                        await self._look_at_each(ledger, group)
                     for job in reply.jobs:
-                        self._job_ended(job, group)
+                        self._job_ended(ledger, job, group)
             if self._left:
                 await asyncio.sleep(RETRY_S)
 
-    def _watched(self) -> list[int]:
-        """The jobs to watch, some for each notice."""
+    def _watched(self, ledger: str) -> list[int]:
+        """The jobs of the ledger to watch, some for each notice."""
         of_user: dict[int, list[OpenJobs]] = {}
-        for left in self._left.values():
+        lefts = [left for left in self._left.values() if left.notice.ledger == ledger]
+        for left in lefts:
             of_user.setdefault(left.notice.uid, []).append(left)
         for own in of_user.values():
             for left in own:
                 left.watch(WATCHED_MAX // len(of_user) // len(own) or 1)
-        return [job for left in self._left.values() for job in left.watched]
+        return [job for left in lefts for job in left.watched]
 
-    def _job_ended(self, job: pb.JobInfo, group: asyncio.TaskGroup) -> None:
-        first = job.array_id or job.id
-        if (left := self._left.get(first)) is None:
+    def _job_ended(self, ledger: str, job: pb.JobInfo, group: asyncio.TaskGroup) -> None:
+        key = ledger, job.array_id or job.id
+        if (left := self._left.get(key)) is None:
             return
         left.watched.discard(job.id)
         if not left.watched and left.next <= left.last:
             self._fresh.set()
         elif not left.watched:
-            self._ended(first, group)
+            self._ended(key, group)
 
-    def _ended(self, first: int, group: asyncio.TaskGroup) -> None:
-        notice = self._left.pop(first).notice
-        group.create_task(self._notify(notice), name=f"notify of job {first}")
+    def _ended(self, key: Key, group: asyncio.TaskGroup) -> None:
+        notice = self._left.pop(key).notice
+        group.create_task(self._notify(notice), name=f"notify of job {notice.first}")
 
-    async def _look_at_each(self, group: asyncio.TaskGroup) -> None:
-        for first in list(self._left):
-            reply = await self._found(first)
-            if first not in self._left:
+    async def _look_at_each(self, ledger: str, group: asyncio.TaskGroup) -> None:
+        for key in [key for key in self._left if key[0] == ledger]:
+            reply = await self._found(key)
+            if key not in self._left:
                 continue
             if reply.error:
-                job_log.warning(str(first), "--notify: the queue no longer knows the job")
-                await self._done(self._open[first])
+                job_log.warning(str(key[1]), "--notify: the queue no longer knows the job")
+                await self._done(self._open[key])
             elif {job.state for job in reply.jobs} <= ENDED_NAMES and reply.jobs:
-                self._ended(first, group)
+                self._ended(key, group)
 
-    async def _found(self, first: int) -> pb.JobsInfo:
+    async def _found(self, key: Key) -> pb.JobsInfo:
         """Returns the job of that number, or the array as one. Raises LbdError."""
+        ledger, first = key
         asked = pb.JobsAsked(selectors=[str(first)], ended_too=True, by_array=True)
-        return await self._queue.jobs(asked)
+        return await self._queue.jobs(asked, ledger)
 
     async def _notify(self, notice: Notice) -> None:
         """Runs the line in its user's turn. A line that cannot run harms nobody else."""
         lock = self._turns.setdefault(notice.uid, asyncio.Lock())
         async with lock:
-            while notice.first in self._open:
+            while notice.key in self._open:
                 try:
                     ended = await self._with_end(notice)
                     if ended.state not in ENDED_NAMES:  # requeued meanwhile
@@ -269,7 +296,7 @@ class Notifications:
 
     async def _with_end(self, notice: Notice) -> Notice:
         """Adds how the job, or the whole array, ended. Raises Unavailable."""
-        reply = await self._found(notice.first)
+        reply = await self._found(notice.key)
         if reply.error or not reply.jobs:
             raise Unavailable(reply.error or "the queue does not know the job")
         (job,) = reply.jobs
@@ -302,8 +329,8 @@ class Notifications:
     async def _done(self, notice: Notice) -> None:
         """Removes the file first: until then the same submission again adds nothing."""
         await asyncio.to_thread(self.store.drop, notice)
-        self._open.pop(notice.first, None)
-        self._left.pop(notice.first, None)
+        self._open.pop(notice.key, None)
+        self._left.pop(notice.key, None)
 
 
 def is_passing(trouble: SpawnFailed) -> bool:

@@ -55,6 +55,7 @@ class Patience:
 class ShownOutput:
     queue: DispatcherClient
     user: str
+    ledger: str  # that has the jobs
     send: Callable[[bytes, bytes], Awaitable[None]]
     _shown: dict[int, dict[int, Shown]] = field(default_factory=dict)  # by job and attempt
     _given_up: set[str] = field(default_factory=set)  # hosts that were asked in vain
@@ -98,7 +99,7 @@ class ShownOutput:
                 selectors=[str(job.id)], ended_too=True, with_attempts=True, user=self.user,
                 by_number=True,
             )  # fmt: skip
-            reply = await self.queue.jobs(asked)
+            reply = await self.queue.jobs(asked, self.ledger)
         except LbdError:
             return []
         found = [one for row in reply.jobs for one in row.attempts if one.number < job.attempt]

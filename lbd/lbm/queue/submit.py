@@ -186,7 +186,7 @@ async def _serve(
     if name := submission.spec.files:
         await files.queued(note_of(name, caller.uid, request, (way.stamp, way.noted), reply))
     queued = partial(say_queued, send, text, remarks(text, reply, options.key, request))
-    whose, indexes = (submission.user, caller.uid), options.tasks[0]
+    whose = submission.user, caller.uid, reply.ledger_token.hex()
     del taking, found, submission
     request.argv, request.environment, options.input = [], [], b""
     taken()
@@ -195,7 +195,7 @@ async def _serve(
     numbers = text if reply.count == 1 else f"{text}-{last}"
     attached = FollowedJobs(queue, files, *whose, text, numbers, send, name, request.pauses)
     attached.watching, attached.shown_reason = watching, reply.warning
-    if indexes:
+    if indexes := options.tasks[0]:
         attached.array = FollowedArray(text, indexes, request.has(tags.FLAG_PROGRESS))
     if is_unwanted:
         return await attached.leave()

@@ -39,7 +39,7 @@ async def begin_again(
             note = notes.get(name) or await asyncio.to_thread(store.closed, name)
     if note is None or not note.fetch or not (note.has_ended(job) or job in in_hand):
         return False
-    if not await lives(queue, job):
+    if not await lives(queue, note.ledger, job):
         return False
     async with store.reopening:
         note = notes.get(name) or note  # another of its jobs may have come first
@@ -54,8 +54,8 @@ async def begin_again(
         return True
 
 
-async def lives(queue: DispatcherClient, job: int) -> bool:
+async def lives(queue: DispatcherClient, ledger: str, job: int) -> bool:
     """Raises Unavailable."""
     asked = pb.JobsAsked(selectors=[str(job)], ended_too=True, by_number=True, unexplained=True)
-    found = (await queue.jobs(asked)).jobs
+    found = (await queue.jobs(asked, ledger)).jobs
     return any(one.id == job and one.state not in ENDED_NAMES for one in found)

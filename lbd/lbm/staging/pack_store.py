@@ -18,7 +18,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from pathlib import Path
@@ -49,6 +49,7 @@ class Note:
     """The note of one submission. Paths are kept as text, by os.fsdecode."""
 
     name: str
+    ledger: str  # that has its jobs
     first: int  # id of its first job
     count: int
     uid: int
@@ -68,8 +69,9 @@ class Note:
     def __post_init__(self) -> None:
         """Raises TypeError, ValueError if the fields are not those of a note."""
         numbers = self.first, self.count, self.uid, self.umask
-        texts = self.name, self.directory, self.stamp, self.noted, *self.send, *self.fetch
-        are_right = {*map(type, numbers)} == {int} and {*map(type, texts)} == {str}
+        texts = self.name, self.ledger, self.directory, self.stamp, self.noted
+        kinds = {*map(type, texts), *map(type, self.send), *map(type, self.fetch)}
+        are_right = {*map(type, numbers)} == {int} and kinds == {str}
         if not are_right or not 0 <= self.count <= COUNT_MAX:
             raise ValueError("not the fields of a note")
         over, self.over = self.over, []
@@ -276,16 +278,22 @@ class PackStore:
             with contextlib.suppress(OSError):
                 (self.root / (name + suffix)).unlink(missing_ok=True)
 
-    def sweep(self, ended_days: float, unknown_days: float, open_names: set[str]) -> None:
+    def sweep(
+        self,
+        ended_days: float,
+        unknown_days: float,
+        open_names: set[str],
+        strangers: Set[str] = frozenset(),
+    ) -> None:
         """Removes packs and notes of jobs that ended so long ago (a note is written when its last
-        job ends), and those of no known job."""
+        job ends), and those of no known job. `strangers`: those of another ledger's jobs."""
         for path in self.files():
             name = path.name.partition(".")[0]
             if name in open_names:
                 continue
             note = self.root / (name + NOTE)
             with contextlib.suppress(OSError):
-                days = ended_days if note.exists() else unknown_days
+                days = ended_days if note.exists() and name not in strangers else unknown_days
                 written_s = (note if note.exists() else path).stat().st_mtime
                 if written_s < time.time() - days * DAY_S:
                     if path == note:  # a pack goes before its note
@@ -311,7 +319,7 @@ def read_note(path: Path) -> Note | int:
 
 def size_of(note: Note) -> int:
     """Returns about how much memory the note takes."""
-    texts = *note.send, *note.fetch, note.directory, note.stamp, note.noted
+    texts = *note.send, *note.fetch, note.ledger, note.directory, note.stamp, note.noted
     return memory_bytes(texts) + note.count
 
 

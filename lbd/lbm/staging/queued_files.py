@@ -31,6 +31,7 @@ from lbd.lbm.staging.open_notes import OpenNotes
 from lbd.lbm.staging.pack_store import FILES_BYTES, NOTE, Note, PackStore, disk_bytes, memory_bytes
 from lbd.lbm.staging.pack_transfer import receive_pack
 from lbd.lbm.staging.step import COMPLAINT_BYTES, step_words
+from lbd.lbm.staging.sweep import sweep
 from lbd.lbm.staging.workdirs import check_allowed
 from lbd.local import client_tags as tags
 from lbd.net.gen import dispatch_pb2 as pb
@@ -47,7 +48,6 @@ PAUSE_S = 0.5
 NOTED_BYTES = 128  # of one name to fetch
 MARK_DIGITS = 12  # of a note's name, which is random
 WATCHED_MAX = 10_000  # jobs; the others follow
-SWEEP_EVERY_S = 3600.0
 DAY_S = 86400.0
 TOO_MANY_NAMES = (
     "your queued jobs have so many names of files (--send, --fetch) that this host has no memory "
@@ -73,6 +73,7 @@ class QueuedFiles:
         self._fresh = asyncio.Event()
         self._leaves_out = False  # whether there are more to watch
         self.awaited = AwaitedOutputs(self._open)
+        queue.when_ledger_changes.append(self._ledger_changed)
 
     # Out
 
@@ -118,7 +119,8 @@ class QueuedFiles:
 
     async def queued(self, note: Note) -> None:
         """Keeps the note of a pack whose jobs are now known and on disk."""
-        if (one := self._open.of_job(note.first)) is not None and one.first == note.first:
+        one = self._open.of_job(note.first, note.ledger)
+        if one is not None and one.first == note.first:
             self.store.drop(note.name)  # the same --idempotency-key again
             return
         self._open[note.name] = note
@@ -137,9 +139,9 @@ class QueuedFiles:
 
     # Back
 
-    def waited_for(self, job: int) -> Note | None:
+    def waited_for(self, ledger: str, job: int) -> Note | None:
         """The note of a job with an lbrun that must have its outputs before it ends."""
-        note = self._open.of_job(job)
+        note = self._open.of_job(job, ledger)
         return note if note is not None and note.waited_for and note.is_left(job) else None
 
     def left_alone(self, name: str) -> None:
@@ -203,12 +205,14 @@ class QueuedFiles:
         self._open.update(held | self._open.data)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._bring_all(group), name="outputs")
-            group.create_task(self._sweep(), name="files")
+            group.create_task(sweep(self.store, self._open, self._config.dispatch), name="files")
             group.create_task(self.notifications.run(), name="notifications")
             while True:
                 self._fresh.clear()
                 awaited = self._awaited()
-                watching = asyncio.create_task(self._watch(awaited), name="watch jobs")
+                watching = asyncio.create_task(
+                    self._watch(awaited, self._open.ledger), name="watch jobs"
+                )
                 fresh = asyncio.create_task(self._fresh.wait(), name="await jobs")
                 try:
                     wanted = (fresh, watching) if awaited else (fresh,)
@@ -218,12 +222,16 @@ class QueuedFiles:
                     fresh.cancel()
                 await asyncio.sleep(PAUSE_S)
 
+    def _ledger_changed(self) -> None:
+        self._open.ledger = self._queue.ledger
+        self._fresh.set()
+
     def _awaited(self) -> dict[int, Note]:
-        """The jobs to watch, the first few of each user, so that one user's jobs that never begin
-        do not keep us from seeing the end of another's."""
+        """The jobs of this ledger to watch, the first few of each user, so that one user's jobs
+        that never begin do not keep us from seeing the end of another's."""
         by_user: dict[int, list[Note]] = {}
         for note in self._open.values():
-            if not note.waited_for:
+            if not note.waited_for and note.ledger == self._open.ledger:
                 by_user.setdefault(note.uid, []).append(note)
         share = WATCHED_MAX // max(1, len(by_user)) or 1
         self._leaves_out, awaited = False, dict[int, Note]()
@@ -233,23 +241,23 @@ class QueuedFiles:
             self._leaves_out = self._leaves_out or next(jobs, None) is not None
         return awaited
 
-    async def _watch(self, notes: dict[int, Note]) -> None:
+    async def _watch(self, notes: dict[int, Note], ledger: str) -> None:
         """Watches until all of them have ended, or the stream breaks."""
         if not notes:
             return
         selectors = selectors_of(notes)
         with contextlib.suppress(LbdError):
             async for reply in self._queue.watch(
-                pb.JobsAsked(selectors=selectors, once_ended=True, by_number=True)
+                pb.JobsAsked(selectors=selectors, once_ended=True, by_number=True), ledger
             ):
                 if reply.error:
-                    return await self._drop_forgotten(notes)
+                    return await self._drop_forgotten(notes, ledger)
                 for job in reply.jobs:
                     if job.id not in self._in_hand and job.id in notes:
                         self._in_hand[job.id] = notes[job.id]
                         self._ended.put_nowait(job)
 
-    async def _drop_forgotten(self, notes: dict[int, Note]) -> None:
+    async def _drop_forgotten(self, notes: dict[int, Note], ledger: str) -> None:
         """Drops the jobs that the queue does not know any more. Its answer does not say which, and
         the others must not be lost. Raises LbdError."""
         parts = [sorted(notes)]
@@ -259,7 +267,7 @@ class QueuedFiles:
             asked = pb.JobsAsked(
                 selectors=selectors, ended_too=True, by_number=True, unexplained=True
             )
-            if not (await self._queue.jobs(asked)).error:
+            if not (await self._queue.jobs(asked, ledger)).error:
                 continue
             if len(part) > 1:
                 parts += part[: len(part) // 2], part[len(part) // 2 :]
@@ -301,15 +309,6 @@ class QueuedFiles:
         if self._leaves_out:
             self._fresh.set()
 
-    async def _sweep(self) -> None:
-        own = self._config.dispatch
-        while True:
-            await asyncio.to_thread(
-                self.store.sweep, own.output_keep_days, own.jobs_keep_days, set(self._open)
-            )
-            self.store.keep(await asyncio.to_thread(self.store.names))
-            await asyncio.sleep(SWEEP_EVERY_S)
-
 
 def note_of(
     name: str,
@@ -322,6 +321,7 @@ def note_of(
     stamp, noted = places
     return Note(
         name,
+        reply.ledger_token.hex(),
         reply.first,
         reply.count,
         uid,

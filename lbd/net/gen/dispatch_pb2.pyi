@@ -271,7 +271,7 @@ class SubmitRequest(_message.Message):
     def __init__(self, user: _Optional[str] = ..., origin: _Optional[str] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., spec: _Optional[_Union[StoredSpec, _Mapping]] = ..., slots: _Optional[int] = ..., may_restart: _Optional[bool] = ..., only: _Optional[str] = ..., excluded: _Optional[_Iterable[str]] = ..., key: _Optional[str] = ..., is_array: _Optional[bool] = ..., first_index: _Optional[int] = ..., count: _Optional[int] = ..., slots_most: _Optional[int] = ..., priority: _Optional[int] = ..., uid: _Optional[int] = ..., target_s: _Optional[float] = ..., deadline: _Optional[float] = ..., gang: _Optional[bool] = ..., parallelism: _Optional[float] = ..., sigma: _Optional[float] = ..., work_s: _Optional[float] = ..., indexes: _Optional[str] = ..., at_once: _Optional[int] = ..., after: _Optional[_Iterable[str]] = ..., not_before: _Optional[float] = ..., is_admin: _Optional[bool] = ..., needs: _Optional[str] = ...) -> None: ...
 
 class SubmitReply(_message.Message):
-    __slots__ = ("error", "first", "count", "warning", "is_other", "remark", "cancelled")
+    __slots__ = ("error", "first", "count", "warning", "is_other", "remark", "cancelled", "ledger_token")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -279,6 +279,7 @@ class SubmitReply(_message.Message):
     IS_OTHER_FIELD_NUMBER: _ClassVar[int]
     REMARK_FIELD_NUMBER: _ClassVar[int]
     CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_TOKEN_FIELD_NUMBER: _ClassVar[int]
     error: str
     first: int
     count: int
@@ -286,7 +287,8 @@ class SubmitReply(_message.Message):
     is_other: bool
     remark: str
     cancelled: str
-    def __init__(self, error: _Optional[str] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., warning: _Optional[str] = ..., is_other: _Optional[bool] = ..., remark: _Optional[str] = ..., cancelled: _Optional[str] = ...) -> None: ...
+    ledger_token: bytes
+    def __init__(self, error: _Optional[str] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., warning: _Optional[str] = ..., is_other: _Optional[bool] = ..., remark: _Optional[str] = ..., cancelled: _Optional[str] = ..., ledger_token: _Optional[bytes] = ...) -> None: ...
 
 class JobsAsked(_message.Message):
     __slots__ = ("selectors", "user", "ended_too", "with_attempts", "once_ended", "unexplained", "uid", "by_array", "by_number", "some", "unforetold", "all_ended")
@@ -663,16 +665,18 @@ class PredictInfo(_message.Message):
     def __init__(self, wait_s: _Optional[float] = ..., how: _Optional[str] = ..., free: _Optional[int] = ..., choices: _Optional[_Iterable[_Union[ChoiceInfo, _Mapping]]] = ..., picks: _Optional[_Mapping[str, int]] = ..., warning: _Optional[str] = ..., comparable: _Optional[int] = ..., calibration: _Optional[_Union[CalibrationInfo, _Mapping]] = ..., speedup: _Optional[_Union[SpeedupInfo, _Mapping]] = ..., error: _Optional[str] = ..., guess: _Optional[str] = ..., runs_is_guess: _Optional[bool] = ...) -> None: ...
 
 class JobsInfo(_message.Message):
-    __slots__ = ("error", "jobs", "submitted", "absent")
+    __slots__ = ("error", "jobs", "submitted", "absent", "ledger_token")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     SUBMITTED_FIELD_NUMBER: _ClassVar[int]
     ABSENT_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_TOKEN_FIELD_NUMBER: _ClassVar[int]
     error: str
     jobs: _containers.RepeatedCompositeFieldContainer[JobInfo]
     submitted: SubmitReply
     absent: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, error: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ..., submitted: _Optional[_Union[SubmitReply, _Mapping]] = ..., absent: _Optional[_Iterable[str]] = ...) -> None: ...
+    ledger_token: bytes
+    def __init__(self, error: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ..., submitted: _Optional[_Union[SubmitReply, _Mapping]] = ..., absent: _Optional[_Iterable[str]] = ..., ledger_token: _Optional[bytes] = ...) -> None: ...
 
 class ActRequest(_message.Message):
     __slots__ = ("verb", "selectors", "user", "is_admin", "signal", "uid", "cancels_waiting", "update", "by_number")
@@ -717,7 +721,7 @@ class ActFailure(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[str]] = ..., error: _Optional[str] = ...) -> None: ...
 
 class ActReply(_message.Message):
-    __slots__ = ("errors", "done", "done_ids", "still_open", "failures", "not_held")
+    __slots__ = ("errors", "done", "done_ids", "still_open", "failures", "not_held", "ledger_token")
     class StillOpenEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -731,13 +735,15 @@ class ActReply(_message.Message):
     STILL_OPEN_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
     NOT_HELD_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_TOKEN_FIELD_NUMBER: _ClassVar[int]
     errors: _containers.RepeatedScalarFieldContainer[str]
     done: _containers.RepeatedScalarFieldContainer[int]
     done_ids: _containers.RepeatedScalarFieldContainer[str]
     still_open: _containers.ScalarMap[str, str]
     failures: _containers.RepeatedCompositeFieldContainer[ActFailure]
     not_held: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, errors: _Optional[_Iterable[str]] = ..., done: _Optional[_Iterable[int]] = ..., done_ids: _Optional[_Iterable[str]] = ..., still_open: _Optional[_Mapping[str, str]] = ..., failures: _Optional[_Iterable[_Union[ActFailure, _Mapping]]] = ..., not_held: _Optional[_Iterable[str]] = ...) -> None: ...
+    ledger_token: bytes
+    def __init__(self, errors: _Optional[_Iterable[str]] = ..., done: _Optional[_Iterable[int]] = ..., done_ids: _Optional[_Iterable[str]] = ..., still_open: _Optional[_Mapping[str, str]] = ..., failures: _Optional[_Iterable[_Union[ActFailure, _Mapping]]] = ..., not_held: _Optional[_Iterable[str]] = ..., ledger_token: _Optional[bytes] = ...) -> None: ...
 
 class StatusAsked(_message.Message):
     __slots__ = ()

@@ -184,7 +184,7 @@ async def test_a_client_that_is_gone_or_breaks_the_protocol():
             await asyncio.get_running_loop().create_future()
             return held
 
-        await Followed(None, None, "ann", 1000, "7", "7", None, "").attend(listen, [])
+        await Followed(None, None, "ann", 1000, "", "7", "7", None, "").attend(listen, [])
 
     async def attend(held):
         async def listen():

@@ -113,9 +113,9 @@ DURABLE = {
     "what is set for all hosts": lambda to: SettingsFile(to).keep_settings(Settings(1, "h1")),
     "a queued job's files": packed,
     "what a job is to bring": lambda to: PackStore(str(to)).write(
-        Note("0" * 32, 1, 1, 0, 0, "/", [], [])
+        Note("0" * 32, "", 1, 1, 0, 0, "/", [], [])
     ),
-    "whom to notify": lambda to: NoticeStore(str(to)).write(Notice(1, 1, 0, "true", "")),
+    "whom to notify": lambda to: NoticeStore(str(to)).write(Notice("", 1, 1, 0, "true", "", 0.0)),
 }
 
 

@@ -9,7 +9,7 @@ from lbd.lbm.queue import departures
 from lbd.lbm.queue.departures import Departures
 from lbd.net.gen import dispatch_pb2 as pb
 
-ANN, BOB = ("ann", 1000), ("bob", 1001)
+ANN, BOB = ("ann", 1000, "1ed9e4"), ("bob", 1001, "1ed9e4")
 
 
 class Queue:
@@ -21,7 +21,7 @@ class Queue:
         self.refuses = dict(refuses)  # number of refusals by job
         self.orders = []
 
-    async def act(self, request):
+    async def act(self, request, ledger):
         assert (request.verb, request.signal, request.by_number) == ("kill", 0, True)
         self.orders.append((request.user, list(request.selectors)))
         await asyncio.sleep(0)
@@ -40,7 +40,7 @@ class Queue:
             reply.errors.append("nothing to kill: all these jobs have ended")
         return reply
 
-    async def jobs(self, asked):
+    async def jobs(self, asked, ledger):
         states = {job: "running" if job in self.running else "done"
                   for job in map(int, asked.selectors)}  # fmt: skip
         return pb.JobsInfo(jobs=[pb.JobInfo(id=job, state=state) for job, state in states.items()])
@@ -53,7 +53,7 @@ def at_once(monkeypatch):
 
 async def all_leave(queue, jobs, who=ANN):
     left = Departures(queue)
-    await asyncio.gather(*(left.end(*who, str(job)) for job in jobs))
+    await asyncio.gather(*(left.end(who, str(job)) for job in jobs))
     assert not left._of_users
     return left
 
@@ -104,7 +104,7 @@ async def test_a_job_that_never_ends_is_given_up_and_reported(monkeypatch, caplo
 async def test_users_neither_wait_for_each_other_nor_share_an_order():
     queue = Queue([1, 2])
     left = Departures(queue)
-    await asyncio.gather(left.end(*ANN, "1"), left.end(*BOB, "2"))
+    await asyncio.gather(left.end(ANN, "1"), left.end(BOB, "2"))
     assert sorted(queue.orders) == [("ann", ["1"]), ("bob", ["2"])]
     assert not queue.running
 
@@ -112,8 +112,8 @@ async def test_users_neither_wait_for_each_other_nor_share_an_order():
 async def test_a_cancelled_wait_delays_nobody():
     queue = Queue([1, 2], away_times=3)
     left = Departures(queue)
-    first = asyncio.create_task(left.end(*ANN, "1"))
-    second = asyncio.create_task(left.end(*ANN, "2"))
+    first = asyncio.create_task(left.end(ANN, "1"))
+    second = asyncio.create_task(left.end(ANN, "2"))
     await asyncio.sleep(0)
     first.cancel()
     await second

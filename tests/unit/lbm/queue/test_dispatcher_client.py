@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 import time
 
 import grpc
@@ -14,8 +13,8 @@ from lbd.config.schema import ClusterConfig, Config, HostConfig, HostEntry
 from lbd.errors import Unavailable
 from lbd.lbm.queue import dispatcher_client, other_spools
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
-from lbd.net import transport
 from lbd.net.gen import dispatch_pb2 as pb
+from tests.unit.lbm.queue.one_dispatcher import Lim, PlainPeers
 
 
 class NoPeers:
@@ -29,11 +28,6 @@ class NoPeers:
     def channel(self, host, target):
         self.wanted.append((host, target))
         raise Unavailable("nobody is there")
-
-
-class Lim:
-    async def call(self, request, timeout_s):
-        return {"peers": [{"name": "h3", "lbm": "[fd00::3]:7902"}]}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +81,7 @@ async def test_a_user_who_asks_for_too_much_keeps_no_other_waiting(tmp_path, mon
 
     async def ask(_channel, _method, data, *_):
         asked.append(pb.SubmitRequest.FromString(data).user)
-        return pb.SubmitReply(first=1, count=1).SerializeToString()
+        return pb.SubmitReply(first=1, count=1, ledger_token=b"one").SerializeToString()
 
     monkeypatch.setattr(dispatcher_client, "ask", ask)
     large = [pb.SubmitRequest(user="eve", command=[bytes(1 << 20)]) for _ in range(12)]
@@ -194,107 +188,6 @@ async def test_a_reader_who_stalls_has_no_call_open_and_misses_nothing(
         await server.stop(None)
     assert b"".join(read) == printed
     assert asked.output_at == 0
-
-
-class PlainPeers:
-    metadata = ()
-
-    def __init__(self):
-        self.channels = {}
-
-    def channel(self, _host, target):
-        if target not in self.channels:
-            options = transport.options(1 << 20, 10.0)
-            self.channels[target] = grpc.aio.insecure_channel(target, options=options)
-        return self.channels[target]
-
-
-class OneDispatcher:
-    """A dispatcher on a port that is ours whether it listens or not. It accepts submissions by
-    their keys, and may go away before it answers one."""
-
-    def __init__(self):
-        self._place = socket.socket()
-        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        self._place.bind(("127.0.0.1", 0))
-        self.port = self._place.getsockname()[1]
-        self.keys, self.answer = [], pb.JobsInfo()
-        self.goes_away = False
-        self.asked = []  # the method by which each submission was queued
-        self._server = None
-
-    async def start(self):
-        one = grpc.unary_unary_rpc_method_handler
-        watch = grpc.unary_stream_rpc_method_handler(self._watch)
-        handlers = {
-            "Watch": watch,
-            "Submit": one(self._submit),
-            "Jobs": one(self._jobs),
-            "Act": one(self._act),
-            "Queue": grpc.unary_stream_rpc_method_handler(self._queue),
-        }
-        self._server = grpc.aio.server()
-        handler = grpc.method_handlers_generic_handler("lbd.v1.Dispatch", handlers)
-        self._server.add_generic_rpc_handlers([handler])
-        assert self._server.add_insecure_port(f"127.0.0.1:{self.port}") == self.port
-        await self._server.start()
-
-    async def stop(self):
-        if self._server is not None:
-            await self._server.stop(0)
-            self._server = None
-
-    async def _leave(self, context):
-        self.goes_away = False
-        await context.abort(grpc.StatusCode.UNAVAILABLE, "it is being started again")
-
-    async def _queue(self, data, context):
-        submitted = await self._submitted("Queue", data, context)
-        await context.write(pb.JobsInfo(submitted=submitted).SerializeToString())
-        jobs = [pb.JobInfo(id=submitted.first, state="done")]
-        await context.write(pb.JobsInfo(jobs=jobs).SerializeToString())
-
-    async def _submit(self, data, context):
-        return (await self._submitted("Submit", data, context)).SerializeToString()
-
-    async def _submitted(self, method, data, context):
-        self.asked.append(method)
-        self.keys.append(pb.SubmitRequest.FromString(data).key)
-        if self.goes_away:
-            await self._leave(context)
-        first = 1 + list(dict.fromkeys(self.keys)).index(self.keys[-1])
-        return pb.SubmitReply(first=first, count=1)
-
-    async def _watch(self, _data, context):
-        while True:
-            await context.write(self.answer.SerializeToString())
-
-    async def _jobs(self, _data, _context):
-        return self.answer.SerializeToString()
-
-    async def _act(self, _data, context):
-        self.keys.append("act")
-        if self.goes_away:
-            await self._leave(context)
-        return pb.ActReply(done_ids=["1"]).SerializeToString()
-
-
-@pytest.fixture
-async def dispatcher():
-    found = OneDispatcher()
-    yield found
-    await found.stop()
-    found._place.close()
-
-
-@pytest.fixture
-async def client(tmp_path, dispatcher):
-    own = HostConfig(name="h1", address="127.0.0.1", state_dir=str(tmp_path))
-    queue = DispatchConfig(host="h1", port=dispatcher.port)
-    peers = PlainPeers()
-    yield DispatcherClient(Config(host=own, dispatch=queue), peers, Lim())
-    for channel in peers.channels.values():
-        await channel.close()
 
 
 @pytest.fixture

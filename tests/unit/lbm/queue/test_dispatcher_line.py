@@ -60,6 +60,9 @@ class Line:
     def leads(self, host):
         pass
 
+    def obeys(self, ledger):
+        pass
+
     def doubt(self):
         pass
 

@@ -14,7 +14,7 @@ from lbd.lbm.queue import dispatcher_client
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.question import Unanswered
-from tests.unit.lbm.queue.test_dispatcher_client import Lim, OneDispatcher, PlainPeers
+from tests.unit.lbm.queue.one_dispatcher import Lim, OneDispatcher, PlainPeers
 
 
 async def test_a_host_that_is_no_longer_named_gives_no_more_orders(tmp_path):

@@ -41,7 +41,9 @@ def line():
         config=Config(), rules=SimpleNamespace(config=Config(), owner=""), slots=slots,
         jobs=Jobs(10), submitted=Submitted(), executions=Executions(slots),
     )  # fmt: skip
-    client = SimpleNamespace(spool=None, spools=SimpleNamespace(), leases=Leases())
+    client = SimpleNamespace(
+        spool=None, spools=SimpleNamespace(), leases=Leases(), obeys=lambda _: None
+    )
     return DispatcherLine(host, client, lambda: None)
 
 

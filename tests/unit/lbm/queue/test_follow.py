@@ -42,7 +42,7 @@ def test_an_absence_lasts_from_the_first_failed_question():
 class Queue:
     """No host has kept any output."""
 
-    async def jobs(self, asked):
+    async def jobs(self, asked, ledger):
         return pb.JobsInfo()
 
     @property
@@ -65,7 +65,7 @@ async def test_nobody_misses_the_output_of_an_attempt_that_never_started(state, 
 
     job = pb.JobInfo(id=7, state=state, attempt=2, host="h2", started=started)
     job.attempts.add(number=2, host="h2", state="refused")
-    await FollowedJobs(Queue(), None, "ann", 1000, "7", "7", send, "")._heard(job)
+    await FollowedJobs(Queue(), None, "ann", 1000, "1ed9e4", "7", "7", send, "")._heard(job)
     assert told == ["job 7: its output is not stored here, or no longer"] * shown
     assert shown_of(job, ended=True) == [2] * shown
 
@@ -93,7 +93,7 @@ async def test_a_job_that_is_being_started_is_not_said_to_wait():
     async def send(tag, data):
         told.append(data.decode())
 
-    followed = FollowedJobs(Queue(), None, "ann", 1000, "7", "7", send, "")
+    followed = FollowedJobs(Queue(), None, "ann", 1000, "1ed9e4", "7", "7", send, "")
     for reason in ("2 jobs are ahead of it", "starting on h2", ""):
         await followed._heard(pb.JobInfo(id=7, state="pending", reason=reason))
     assert told == ["2 jobs are ahead of it"]
@@ -136,7 +136,7 @@ async def shown_by(queue, *jobs):
 
     jobs = [pb.JobInfo(id=7 + n, state=state, attempt=1, host="h2", started=9.0)
             for n, state in enumerate(jobs)]  # fmt: skip
-    followed = FollowedJobs(queue, None, "ann", 1000, "7", "7-9", send, "")
+    followed = FollowedJobs(queue, None, "ann", 1000, "1ed9e4", "7", "7-9", send, "")
     for job in jobs:
         await followed._heard(job)
     return told
@@ -175,7 +175,8 @@ class Running:
     def __init__(self):
         self.open = 0
 
-    async def watch(self, asked):
+    async def watch(self, asked, ledger):
+        assert ledger == "1ed9e4"
         job = pb.JobInfo(id=7, state="running", attempt=1, host="h2", started=9.0, is_final=True)
         yield pb.JobsInfo(jobs=[job])
         await asyncio.Event().wait()
@@ -202,7 +203,7 @@ async def test_who_does_not_read_and_goes_away_leaves_nothing_behind():
         await asyncio.Event().wait()  # until its socket has room; it is closed by then
 
     following = asyncio.create_task(
-        FollowedJobs(queue, None, "ann", 1000, "7", "7", send, "").follow()
+        FollowedJobs(queue, None, "ann", 1000, "1ed9e4", "7", "7", send, "").follow()
     )
     await asyncio.wait_for(waits.wait(), 20)
     assert queue.open == 1
@@ -232,7 +233,7 @@ async def test_a_full_ledger_is_said_once_and_without_a_terminal(state, reason, 
     async def send(tag, data):
         told.append((tag, data.decode()))
 
-    followed = FollowedJobs(Queue(), None, "ann", 1000, "7", "7", send, "")
+    followed = FollowedJobs(Queue(), None, "ann", 1000, "1ed9e4", "7", "7", send, "")
     for _ in range(2):
         await followed._heard(pb.JobInfo(id=7, state=state, reason=reason))
     assert told == [(tags.WARN, said)]
@@ -244,7 +245,7 @@ async def test_a_job_whose_begin_is_not_on_disk_is_not_said_to_wait():
     async def send(tag, data):
         told.append((tag, data.decode()))
 
-    followed = FollowedJobs(Queue(), None, "ann", 1000, "7", "7", send, "")
+    followed = FollowedJobs(Queue(), None, "ann", 1000, "1ed9e4", "7", "7", send, "")
     runs = UNRECORDED.replace("the command has ended", "it runs on h2")
     await followed._heard(pb.JobInfo(id=7, state="running", reason=runs))
     assert told == []
@@ -258,7 +259,7 @@ async def test_a_suspended_job_is_said_to_be_suspended_and_to_go_on(are_wanted):
     async def send(tag, data):
         told.append((tag, data.decode()))
 
-    followed = FollowedJobs(Queue(), None, "ann", 1000, "7", "7", send, "")
+    followed = FollowedJobs(Queue(), None, "ann", 1000, "1ed9e4", "7", "7", send, "")
     followed.pauses.are_wanted = are_wanted
     why = "h2's owner came back at 19:21"
     for state, reason in (

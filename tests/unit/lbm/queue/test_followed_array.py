@@ -34,7 +34,9 @@ def attached(array=True, progress=False):
     async def send(tag, data):
         sent.append((tag, data))
 
-    found = FollowedJobs(queue, None, "ann", 1000, "7", "7-10" if array else "7", send, "")
+    found = FollowedJobs(
+        queue, None, "ann", 1000, "1ed9e4", "7", "7-10" if array else "7", send, ""
+    )
     if array:
         found.array = FollowedArray("7", INDEXES, progress)
     return found, queue, sent
@@ -187,7 +189,8 @@ class Replies:
     def __init__(self, count, piece=500):
         self.count, self.piece, self.taken = count, piece, 0
 
-    async def watch(self, asked):
+    async def watch(self, asked, ledger):
+        assert ledger == "1ed9e4"
         for first in range(7, 7 + self.count, self.piece):
             self.taken += 1
             reply = pb.JobsInfo()
@@ -199,7 +202,7 @@ class Replies:
 
 def attached_to(replies, send):
     count = replies.count
-    found = FollowedJobs(replies, None, "ann", 1000, "7", f"7-{6 + count}", send, "")
+    found = FollowedJobs(replies, None, "ann", 1000, "1ed9e4", "7", f"7-{6 + count}", send, "")
     found.array = FollowedArray("7", ((1, count, 1),), True)
     return found
 

@@ -10,10 +10,9 @@ from lbd.lbm.keeper_link import ProcessExit
 from lbd.net import parsing
 from lbd.net.gen import dispatch_pb2 as pb
 from tests.unit.lbm.queue.test_attempt_guards import KEY, attempts, host, start, start_of
-from tests.unit.lbm.queue.test_dispatcher_client import client, dispatcher
 from tests.unit.until import until
 
-__all__ = ["attempts", "client", "dispatcher", "host"]
+__all__ = ["attempts", "host"]
 
 
 async def test_nothing_long_of_an_attempt_is_kept_once_its_end_is_settled(host, attempts):

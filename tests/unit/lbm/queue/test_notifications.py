@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import errno
 import threading
+import time
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +14,7 @@ from lbd.keeper.limits.time_limits import KEEPER
 from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned, SpawnFailed
 from lbd.lbm.queue import notifications
+from lbd.lbm.queue.dispatcher_client import AnotherLedger
 from lbd.lbm.queue.notifications import Notifications
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
@@ -37,11 +40,18 @@ class Queue:
         self.state = "done"
         self.watched = []
         self.changed = asyncio.Event()
+        self.ledger, self.when_ledger_changes = b"one".hex(), []
+
+    def check(self, ledger):
+        """An answer is believed only about jobs of its own ledger."""
+        if ledger != self.ledger:
+            raise AnotherLedger
 
     def first_of(self, job):
         return max(first for first in self.counts if first <= job)
 
-    async def watch(self, asked):
+    async def watch(self, asked, ledger):
+        self.check(ledger)
         ranges = [tuple(map(int, text.split("-"))) for text in asked.selectors]
         jobs = {job for low, high in ranges for job in range(low, high + 1)}
         self.watched.append(len(jobs))
@@ -60,7 +70,8 @@ class Queue:
             yield found
             await self.changed.wait()
 
-    async def jobs(self, asked):
+    async def jobs(self, asked, ledger):
+        self.check(ledger)
         first = int(asked.selectors[0])
         all_of_it = range(first, first + self.counts[first])
         open_ones = any(job not in self.ended for job in all_of_it)
@@ -91,18 +102,23 @@ class AsUser:
         return spawned
 
 
+def submitted(queue, first):
+    """A submission, and the reply to it."""
+    request = lbm_pb2.RunRequest(job_id="h1-1", user="u", directory=b"/")
+    spec = pb.StoredSpec(run_request=request.SerializeToString())
+    token = bytes.fromhex(queue.ledger)
+    reply = pb.SubmitReply(first=first, count=queue.counts[first], ledger_token=token)
+    return pb.SubmitRequest(spec=spec), reply
+
+
 @contextlib.asynccontextmanager
 async def running(tmp_path, queue, as_user, *owners):
     """Runs with a notice for each submission of these users."""
     made = Notifications(Config(host=HostConfig(state_dir=str(tmp_path))), as_user, queue)
     task = asyncio.create_task(made.run())
-    submission = pb.SubmitRequest()
-    request = lbm_pb2.RunRequest(job_id="h1-1", user="u", directory=b"/")
-    submission.spec.run_request = request.SerializeToString()
     try:
-        for (first, count), uid in zip(queue.counts.items(), owners, strict=True):
-            reply = pb.SubmitReply(first=first, count=count)
-            await made.queued(uid, b"true", Stamp("k", 1, 2), submission, reply)
+        for first, uid in zip(queue.counts, owners, strict=True):
+            await made.queued(uid, b"true", Stamp("k", 1, 2), *submitted(queue, first))
         async with asyncio.timeout(20):
             yield made
     finally:
@@ -124,7 +140,7 @@ async def test_neither_memory_nor_the_question_grows_with_the_array(tmp_path):
     async with running(tmp_path, queue, as_user, ONE, ONE) as made:
         queue.end(500_000)
         await as_user.begun.get()
-        assert len(made._left[1].watched) <= WATCHED_MAX
+        assert len(made._left[b"one".hex(), 1].watched) <= WATCHED_MAX
     assert max(queue.watched) <= WATCHED_MAX + 1
 
 
@@ -133,7 +149,7 @@ async def test_an_array_is_watched_in_pieces_and_notified_of_once(tmp_path):
     queue, as_user = Queue({1: count}), AsUser()
     async with running(tmp_path, queue, as_user, ONE) as made:
         queue.end(*range(1, count))
-        await until(lambda: len(made._left[1].watched) == 1)
+        await until(lambda: len(made._left[b"one".hex(), 1].watched) == 1)
         assert as_user.begun.empty()
         queue.end(count)
         assert await as_user.begun.get() == (ONE, "1")
@@ -209,3 +225,38 @@ async def test_a_slow_disk_delays_nobody_when_a_line_has_run(tmp_path, monkeypat
     assert threads
     assert threading.main_thread() not in threads
     assert not list(made.store.root.iterdir())
+
+
+async def test_another_ledgers_job_of_the_same_number_is_not_notified_of(tmp_path):
+    queue, as_user = Queue({1: 1}), AsUser()
+    async with running(tmp_path, queue, as_user, ONE) as made:
+        await until(lambda: queue.watched)
+        queue.ledger = b"two".hex()
+        queue.ended.add(1)
+        watched = len(queue.watched)
+        for tell in queue.when_ledger_changes:
+            tell()
+        await made.queued(OTHER, b"true", Stamp("k", 1, 2), *submitted(queue, 1))
+        assert await as_user.begun.get() == (OTHER, "1")
+        await until(lambda: len(made._open) == 1)
+        assert len({path.name for path in made.store.root.iterdir()}) == 1
+        assert len(queue.watched) == watched + 1
+        queue.ledger = b"one".hex()
+        for tell in queue.when_ledger_changes:
+            tell()
+        assert await as_user.begun.get() == (ONE, "1")
+        await until(lambda: not made._open)
+
+
+async def test_a_notice_of_a_ledger_that_is_gone_for_long_goes(tmp_path, monkeypatch):
+    """They count as its user's, of whom each may have only so many."""
+    queue, as_user = Queue({1: 1, 2: 1}), AsUser()
+    async with running(tmp_path, queue, as_user, ONE, ONE) as made:
+        old_s = time.time() - 91 * notifications.DAY_S
+        (old, young) = made._open.values()
+        made._open[old.key] = replace(old, since=old_s)
+        await made._drop_strangers(time.time())
+        assert len(made._open) == 2
+        queue.ledger = b"two".hex()
+        await made._drop_strangers(time.time())
+        assert list(made._open.values()) == [young]

@@ -13,7 +13,7 @@ async def test_numbers_that_no_jobs_can_have_are_refused(tmp_path, monkeypatch, 
     """The LBM filled 4 GB with the states of four thousand million jobs."""
     config = Config(host=HostConfig(name="h1", address="127.0.0.1", state_dir=str(tmp_path)))
     client = DispatcherClient(config, None, None)
-    reply = pb.SubmitReply(first=first, count=count)
+    reply = pb.SubmitReply(first=first, count=count, ledger_token=b"one")
 
     async def one(*_given, **_named):
         return reply

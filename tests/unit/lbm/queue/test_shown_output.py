@@ -44,7 +44,7 @@ def shown(monkeypatch):
     async def send(tag, body):
         said.append((tag, body))
 
-    return ShownOutput(SimpleNamespace(spools=Spools(), said=said), "ann", send)
+    return ShownOutput(SimpleNamespace(spools=Spools(), said=said), "ann", "1ed9e4", send)
 
 
 def ended(number, host):

@@ -12,7 +12,7 @@ OTHER, OWN = 1001, 1002
 
 def array(first, uid=OWN, *, fetch="out.%a", waited_for=False):
     return Note(
-        f"{first:032x}", first, 5, uid, 0o022, "/", ["in"], [fetch] * bool(fetch), waited_for
+        f"{first:032x}", "", first, 5, uid, 0o022, "/", ["in"], [fetch] * bool(fetch), waited_for
     )
 
 
@@ -59,7 +59,7 @@ async def test_outputs_on_a_host_that_is_away_are_awaited_too():
 
 async def test_one_that_is_here_costs_no_look_at_all_that_are_not(monkeypatch):
     """Four clients that waited for an array of 100,000 tasks took all of an LBM's time."""
-    own, looks = Note("1" * 32, 1, 1000, OWN, 0o022, "/", [], ["out"]), []
+    own, looks = Note("1" * 32, "", 1, 1000, OWN, 0o022, "/", [], ["out"]), []
     awaited, is_left = outputs(own), Note.is_left
     monkeypatch.setattr("lbd.lbm.staging.awaited_outputs.PAUSE_S", 0.0)
     monkeypatch.setattr(Note, "is_left", lambda *given: looks.append(1) or is_left(*given))

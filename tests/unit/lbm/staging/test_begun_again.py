@@ -11,7 +11,7 @@ from lbd.lbm.staging.open_notes import OpenNotes
 from lbd.lbm.staging.pack_store import Note, PackStore
 from lbd.net.gen import dispatch_pb2 as pb
 
-NAME = "a" * 32
+NAME, LEDGER = "a" * 32, "1ed9e4"
 
 
 class Queue:
@@ -20,9 +20,9 @@ class Queue:
     def __init__(self, **states):
         self.states, self.was_asked = states, 0
 
-    async def jobs(self, asked):
+    async def jobs(self, asked, ledger):
         self.was_asked += 1
-        assert (asked.ended_too, asked.by_number) == (True, True)
+        assert (asked.ended_too, asked.by_number, ledger) == (True, True, LEDGER)
         await asyncio.sleep(0)
         if self.states is None:
             raise Unavailable("the dispatcher does not answer")
@@ -38,7 +38,7 @@ class Home:
         self.store, self.notes, self.in_hand = PackStore(state_dir), OpenNotes(), set()
         self.queue = Queue(j5="running", j6="starting", j7="done")
         self.store.root.mkdir()
-        self.store.write(Note(NAME, 5, 3, 1000, 0o022, "/w", [], ["out.%a"], over=None))
+        self.store.write(Note(NAME, LEDGER, 5, 3, 1000, 0o022, "/w", [], ["out.%a"], over=None))
 
     async def taken(self, job, name=NAME):
         files = self.store, self.notes, self.in_hand
@@ -86,7 +86,7 @@ async def test_a_job_begins_only_when_the_queue_answers(home):
 
 
 async def test_who_has_no_outputs_is_not_asked_about(home):
-    home.store.write(Note("b" * 32, 5, 1, 1000, 0o022, "/w", ["in"], [], over=None))
+    home.store.write(Note("b" * 32, LEDGER, 5, 1, 1000, 0o022, "/w", ["in"], [], over=None))
     for name in ("b" * 32, "c" * 32, "../../x"):
         await home.taken(5, name)
     assert (dict(home.notes), home.queue.was_asked) == ({}, 0)
@@ -96,7 +96,7 @@ async def test_notes_that_are_opened_again_leave_memory_for_others(home, monkeyp
     """A user could otherwise requeue more than the jobs that may wait at one time."""
 
     def large(job, uid):
-        return Note(f"{job:032x}", job, 1, uid, 0o022, "/w", [], ["x" * 10_000], over=None)
+        return Note(f"{job:032x}", LEDGER, job, 1, uid, 0o022, "/w", [], ["x" * 10_000], over=None)
 
     theirs, other = [large(job, 1000) for job in range(30, 50)], large(20, 1001)
     home.queue.states |= {f"j{note.first}": "running" for note in (other, *theirs)}

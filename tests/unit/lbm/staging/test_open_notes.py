@@ -1,6 +1,7 @@
 """Notes of packs with unfinished jobs, of which one user can have hundreds of thousands."""
 
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,7 +22,7 @@ class NotGoneThrough(OpenNotes):
 
 def note(first, count=1, *, waited_for=False):
     name = f"{first:032x}"
-    return Note(name, first, count, OWN, 0o022, "/", [], ["out"], waited_for)
+    return Note(name, "", first, count, OWN, 0o022, "/", [], ["out"], waited_for)
 
 
 def test_a_note_is_found_by_each_of_its_jobs():
@@ -63,10 +64,11 @@ async def test_who_waits_for_a_job_costs_no_look_at_all_submissions():
 
 
 async def test_who_submits_one_costs_no_look_at_all_submissions(tmp_path):
-    files = QueuedFiles(Config(host=HostConfig(state_dir=str(tmp_path))), None, None)
+    queue = SimpleNamespace(when_ledger_changes=[])
+    files = QueuedFiles(Config(host=HostConfig(state_dir=str(tmp_path))), None, queue)
     files.store.root.mkdir()
     files._open = NotGoneThrough(note(first) for first in range(1, 1000))
     await files.queued(own := note(1000, waited_for=True))
     await files.queued(note(1000))  # the same --idempotency-key again
-    assert files.waited_for(1000) is own
-    assert files.waited_for(999) is None
+    assert files.waited_for("", 1000) is own
+    assert files.waited_for("", 999) is None

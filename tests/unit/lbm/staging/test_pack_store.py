@@ -1,5 +1,6 @@
 """Files that queued commands take along, on disk: durable, found again, and removed in time."""
 
+import asyncio
 import json
 import os
 import time
@@ -7,6 +8,8 @@ import tracemalloc
 
 import pytest
 
+from lbd.config.dispatch import DispatchConfig
+from lbd.lbm.staging.open_notes import OpenNotes
 from lbd.lbm.staging.pack_store import (
     FILES_BYTES,
     ID_BYTES,
@@ -16,6 +19,8 @@ from lbd.lbm.staging.pack_store import (
     PackStore,
     disk_bytes,
 )
+from lbd.lbm.staging.sweep import sweep
+from tests.unit.until import until
 
 DAY_S = 86400.0
 
@@ -29,7 +34,7 @@ def pack(store, data=b"pack"):
 
 
 def note(name, first=1, count=3, fetch=("b.%a",), **more):
-    return Note(name, first, count, 1000, 0o22, "/w/\udcff", ["a"], [*fetch], **more)
+    return Note(name, "1ed9e4", first, count, 1000, 0o22, "/w/\udcff", ["a"], [*fetch], **more)
 
 
 def age(store, name, days):
@@ -109,7 +114,7 @@ def test_a_note_that_is_larger_than_any_can_be_is_not_read(tmp_path, caplog):
 
 def test_no_note_is_larger_than_what_is_counted_for_it():
     sent, noted = ["\1\udcff" * 2000] * 2000, "\ufffd" * 50_000
-    longest = Note("0" * 32, 10**8, 100_000, 0, 0, "/", sent, ["\0"], noted=noted)
+    longest = Note("0" * 32, "1ed9e4", 10**8, 100_000, 0, 0, "/", sent, ["\0"], noted=noted)
     for job in range(10**8, 10**8 + 99_999):
         longest.end(job)
     most = disk_bytes(map(os.fsencode, (*sent, "/")), len(noted)) + ID_BYTES * 100_000
@@ -201,6 +206,27 @@ def test_what_is_removed_and_when(tmp_path):
         }
     store.drop(recent)
     assert not list(store.root.glob(recent + "*"))
+
+
+async def test_notes_of_a_ledger_that_is_gone_go_in_the_end(tmp_path):
+    """They take room and memory of their user's."""
+    store, notes = PackStore(str(tmp_path)), OpenNotes()
+    old, young, ours = (note(pack(store)) for _ in range(3))
+    for one in (old, young, ours):
+        store.write(one)
+        notes[one.name] = one
+        store.memory.keep_note(one)
+    for one in (old, ours):
+        age(store, one.name, 91)
+    ours.ledger = "0123"
+    for ledger, left in (("", 3), ("0123", 2)):
+        notes.ledger = ledger
+        sweeping = asyncio.create_task(sweep(store, notes, DispatchConfig()))
+        await until(lambda left=left: len(store.names()) == len(notes) == left)
+        await asyncio.sleep(0)
+        sweeping.cancel()
+    assert notes.keys() == store.names() == {young.name, ours.name}
+    assert old.name not in store.memory._packs
 
 
 def test_one_user_leaves_room_for_the_packs_of_others():

@@ -25,11 +25,15 @@ from tests.unit.turns import others_turns
 HOSTILE, OTHER = 1001, 1002
 
 
+def no_queue():
+    return SimpleNamespace(ledger="", when_ledger_changes=[])
+
+
 class Brought(QueuedFiles):
     """Records what is brought; for one user this never ends, as when the user stops the step."""
 
     def __init__(self, config):
-        super().__init__(config, None, None)
+        super().__init__(config, None, no_queue())
         self.brought = asyncio.Queue()
 
     async def bring(self, note, job):
@@ -38,7 +42,7 @@ class Brought(QueuedFiles):
         self.brought.put_nowait(job.id)
         return ""
 
-    async def _watch(self, awaited):
+    async def _watch(self, awaited, ledger):
         for note in list(self._open.values()):
             for job in {*note.left} - self._in_hand.keys():
                 self._in_hand[job] = note
@@ -47,7 +51,7 @@ class Brought(QueuedFiles):
 
 
 def note(job, uid):
-    return Note(f"{job:032x}", job, 1, uid, 0o022, "/", ["in"], ["out"])
+    return Note(f"{job:032x}", "", job, 1, uid, 0o022, "/", ["in"], ["out"])
 
 
 async def test_one_user_does_not_keep_the_outputs_of_another(tmp_path):
@@ -69,7 +73,7 @@ class Watched(QueuedFiles):
     """Records what is watched."""
 
     def __init__(self, config):
-        super().__init__(config, None, None)
+        super().__init__(config, None, no_queue())
         self.watched = asyncio.Queue()
         self.brought = asyncio.Queue()
 
@@ -77,7 +81,7 @@ class Watched(QueuedFiles):
         self.brought.put_nowait(job.id)
         return ""
 
-    async def _watch(self, notes):
+    async def _watch(self, notes, ledger):
         self.watched.put_nowait(set(notes))
         await asyncio.get_running_loop().create_future()
 
@@ -117,6 +121,26 @@ async def test_jobs_of_one_user_that_never_begin_do_not_hide_those_of_another(tm
         assert 50_001 + half in await files.watched.get()
 
 
+async def test_only_jobs_of_the_queues_own_ledger_are_watched_and_found(tmp_path):
+    """Another ledger has other jobs of these numbers, and knows nothing of ours: it could have
+    outputs put in their places, or have them forgotten."""
+    ours = note(1, OTHER)
+    theirs = replace(ours, name="f" * 32, ledger="1ed9e4")
+    async with watched(tmp_path, ours, theirs) as files:
+        files._queue.ledger = "1ed9e4"
+        for tell in files._queue.when_ledger_changes:
+            tell()
+        while await files.watched.get() != {1}:
+            pass
+        assert files._awaited() == {1: theirs}
+        assert files._open.of_job(1) == theirs
+        assert files._open.of_job(1, "") == ours
+        for one in files._open.values():
+            one.waited_for = True
+        assert files.waited_for("", 1).name == ours.name
+        assert files._awaited() == {}
+
+
 async def test_the_end_of_a_long_array_holds_up_nobody(tmp_path):
     """Each of its jobs cost as much as all of them, one after another: after `lbctl kill` of a
     hundred thousand the LBM did nothing else for a quarter of an hour."""
@@ -137,15 +161,16 @@ class Forgetful:
 
     def __init__(self, forgotten):
         self._forgotten = str(forgotten)
+        self.ledger, self.when_ledger_changes = "", []
 
     def _reply(self, asked):
         lost = {f"{self._forgotten}-{self._forgotten}"} & {*asked.selectors}
         return pb.JobsInfo(error=f"no job {self._forgotten}" if lost else "")
 
-    async def jobs(self, asked):
+    async def jobs(self, asked, ledger):
         return self._reply(asked)
 
-    async def watch(self, asked):
+    async def watch(self, asked, ledger):
         yield self._reply(asked)
 
 
@@ -156,16 +181,16 @@ async def test_what_the_queue_has_forgotten_takes_nobody_elses_outputs_along(tmp
     files.store.root.mkdir()
     notes = {job: note(job, OTHER if job % 2 else HOSTILE) for job in range(1, 12, 2)}
     files._open = OpenNotes(notes.values())
-    await files._watch(notes)
+    await files._watch(notes, "")
     assert {one.first for one in files._open.values()} == notes.keys() - {3}
 
 
 async def test_outputs_are_expected_until_the_job_or_the_whole_array_needs_nothing_more(tmp_path):
-    files = QueuedFiles(Config(host=HostConfig(state_dir=str(tmp_path))), None, None)
+    files = QueuedFiles(Config(host=HostConfig(state_dir=str(tmp_path))), None, no_queue())
     files.store.root.mkdir()
     array = note(4, OTHER)
     array = Note(**{name: getattr(array, name) for name in
-                    ("name", "uid", "umask", "directory", "send", "fetch")},
+                    ("name", "ledger", "uid", "umask", "directory", "send", "fetch")},
                  first=4, count=2)  # fmt: skip
     files._open[array.name] = array
 
@@ -182,7 +207,7 @@ async def test_outputs_are_expected_until_the_job_or_the_whole_array_needs_nothi
 
 async def test_a_job_that_ended_before_any_host_had_it_has_made_nothing(tmp_path):
     """The transfer was retried every ten seconds for a week."""
-    files = QueuedFiles(Config(host=HostConfig(state_dir=str(tmp_path))), None, None)
+    files = QueuedFiles(Config(host=HostConfig(state_dir=str(tmp_path))), None, no_queue())
     ended = pb.JobInfo(id=1, attempt=1, state="cancelled", finished=time.time())
     assert await files.bring(note(1, OTHER), ended) == ""
 
@@ -238,13 +263,13 @@ async def queued(files, request, uid, job):
     name, noted = await files.gather(request, uid, stamp)
     send, fetch = ([os.fsdecode(path) for path in p] for p in (request.send, request.fetch))
     more = {"stamp": stamp.pack().decode(), "noted": noted}
-    await files.queued(Note(name, job, 1, uid, 0o022, directory, send, fetch, **more))
+    await files.queued(Note(name, "", job, 1, uid, 0o022, directory, send, fetch, **more))
     return files._open[name]
 
 
 async def test_the_names_of_one_users_files_leave_disk_for_others(tmp_path, monkeypatch):
     """Only packs counted: 6 MB of names a job, for a week, in a file of the daemons'."""
-    files = QueuedFiles(Config(host=HostConfig(state_dir=str(tmp_path))), Packing(), None)
+    files = QueuedFiles(Config(host=HostConfig(state_dir=str(tmp_path))), Packing(), no_queue())
     root, disk = files.store.root, 8 << 20
 
     def free():
@@ -276,7 +301,7 @@ async def test_the_names_of_one_users_files_leave_disk_for_others(tmp_path, monk
 
 
 async def test_names_of_files_that_nobody_needs_any_more_take_no_disk(tmp_path):
-    files = QueuedFiles(Config(host=HostConfig(state_dir=str(tmp_path))), Packing(), None)
+    files = QueuedFiles(Config(host=HostConfig(state_dir=str(tmp_path))), Packing(), no_queue())
     sent = SimpleNamespace(send=[b"\xff" * 1000] * 100, fetch=[], directory=b"/", umask=0o022)
     one = await queued(files, sent, HOSTILE, 1)
     path = files.store.root / f"{one.name}.note"
@@ -305,7 +330,7 @@ async def test_the_names_of_one_users_files_leave_memory_for_others(tmp_path, mo
     each character takes four bytes."""
     monkeypatch.setattr(pack_store, "NOTES_BYTES", 1 << 20)
     config = Config(host=HostConfig(state_dir=str(tmp_path)))
-    files = QueuedFiles(config, Packing(), None)
+    files = QueuedFiles(config, Packing(), no_queue())
     long = SimpleNamespace(**names, umask=0o022)
     jobs = itertools.count(1)
 
