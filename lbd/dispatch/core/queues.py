@@ -731,7 +731,7 @@ class Queues:
                 self.is_cut_short = True
                 return
             tasks = self.gangs.tasks.pop(parked.array)
-            self.gangs.unpark(parked.array, begins=True)
+            self.gangs.begins(parked.array, now_s)
             for job, server in found.items():
                 starts.append(self._start_task(tasks[job], server, now_s))
             following = list(self.gangs.parked)  # another may have taken its place

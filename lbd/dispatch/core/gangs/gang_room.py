@@ -13,14 +13,15 @@ their turn comes and there is no room for all, the gang leaves the line and drai
 - **No starvation.** A drain lasts for `drain_s`, then others pass for as long; the next drain lasts
   twice as long, and so does the passing after it. So eventually a drain outlasts the longest job,
   and slots are kept for at most half of the time, even for a gang that never starts.
-- A drain belongs to its user: if they give up a gang and submit another, it continues there.
+- A drain belongs to its user: if they give up a gang and submit another, it continues there. Once
+  a gang begins, others pass for as long as slots were kept before its user's next drain.
 - A higher priority passes, where priorities count.
 - What its tasks need besides slots (`--need`, memory) is counted with the slots: a host counts for
   as many tasks as it has both for, and both are kept there.
 """
 
 import math
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
@@ -29,6 +30,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.gangs.drains import DRAIN_S, Drain, Drains
 from lbd.dispatch.core.registry import Entry
 from lbd.dispatch.core.run_times import RunTimes
 from lbd.dispatch.core.servers import Server
@@ -36,35 +38,10 @@ from lbd.dispatch.core.shares import Shares
 from lbd.model import Facts, HostId, JobId
 from lbd.policy.needs import jobs_now
 
-DRAIN_S, DRAIN_S_MIN = 600.0, 1.0
-USERS_KNOWN = 1000  # with remembered unsuccessful drains
 # Gangs considered at every change of a slot: limited, so that no user's thousands slow that down.
 PARKED_OF_USER, PARKED_OF_HOST = 4, 64
 LAST_RUNS, FEWEST_RUNS = 10, 3
 MARGIN = 1.5  # a job takes at most that times the longest of similar runs
-
-
-@dataclass(slots=True)
-class Drain:
-    """Alternating periods: slots are kept for a gang, then others pass for as long."""
-
-    since_s: float
-    until_s: float
-    length_s: float
-    keeps: bool = True
-
-    def pass_to(self, now_s: float) -> bool:
-        """Advances to that time. Returns whether the period has changed."""
-        before = self.since_s
-        while now_s >= self.until_s:
-            self.keeps, self.since_s = not self.keeps, self.until_s
-            self.length_s *= 2 if self.keeps else 1
-            self.until_s += self.length_s
-        return self.since_s != before
-
-    def is_over(self, now_s: float) -> bool:
-        """Whether others have passed by now for as long as slots were kept."""
-        return now_s >= self.until_s + (self.length_s if self.keeps else 0.0)
 
 
 @dataclass(slots=True)
@@ -116,7 +93,7 @@ class GangRoom:
     _behind: dict[int, Parked] = field(default_factory=dict)
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)  # of parked gangs, by owner
     _turns: int = 0
-    _given_up: OrderedDict[str, Drain] = field(default_factory=OrderedDict)  # by user
+    _drains: Drains = field(default_factory=Drains)
     _plan: Plan | None = None
     _changes: int = 0
     _planned_for: int = 0
@@ -171,14 +148,15 @@ class GangRoom:
         self._add(one)
         return True
 
-    def unpark(self, array: int, *, begins: bool = False) -> None:
-        """It starts, or no longer waits."""
+    def begins(self, array: int, now_s: float) -> None:
+        if (one := self.find(array)) is not None and one.drain is not None:
+            one.drain.gang_begins(now_s, self.drain_s)
+        self.unpark(array)
+
+    def unpark(self, array: int) -> None:
+        """It no longer waits."""
         if self._behind.pop(array, None) is not None or (one := self.find(array)) is None:
             return
-        if one.drain is not None and not begins:
-            self._given_up[one.leader.job.user] = one.drain
-            while len(self._given_up) > USERS_KNOWN:
-                self._given_up.popitem(last=False)
         self.parked.remove(one)
         self._counts.subtract(one.owners)
         self._counts += Counter()  # drops zero counts
@@ -205,15 +183,6 @@ class GangRoom:
     def leaders(self) -> list[Entry]:
         """Returns the leaders of all gangs whose turn has come."""
         return [one.leader for one in (*self.parked, *self._behind.values())]
-
-    def _drain_for(self, user: str, now_s: float) -> Drain:
-        """Returns the drain of a gang that this user has given up, unless others have passed for as
-        long since; else a new one."""
-        drain = self._given_up.pop(user, None)
-        if drain is not None and not drain.is_over(now_s):
-            return drain
-        length_s = max(self.drain_s, DRAIN_S_MIN)
-        return Drain(now_s, now_s + length_s, length_s)
 
     def find(self, array: int) -> Parked | None:
         return next((one for one in self.parked if one.array == array), None)
@@ -247,7 +216,7 @@ class GangRoom:
         if front is None or not self.drain_s:
             return None
         if front.drain is None:
-            front.drain = self._drain_for(front.leader.job.user, now_s)
+            front.drain = self._drains.of(front.leader.job.user, now_s, self.drain_s)
         front.drain.pass_to(now_s)
         if not front.drain.keeps:
             return None

@@ -10,7 +10,8 @@ import pytest
 from lbd.dispatch.core.backfill.reservation import Backfill, Reservation
 from lbd.dispatch.core.backlog import Backlog
 from lbd.dispatch.core.discipline import ONLY_LINE, HostSlots, QueuedJob
-from lbd.dispatch.core.gangs.gang_room import FEWEST_RUNS, MARGIN, Drain, GangRoom, assigned
+from lbd.dispatch.core.gangs.drains import Drain
+from lbd.dispatch.core.gangs.gang_room import FEWEST_RUNS, MARGIN, GangRoom, assigned
 from lbd.dispatch.core.outlook.needs_outlook import HOSTS_MAX, NeedsOutlooks, parts_of, releases_of
 from lbd.dispatch.core.registry import Entry
 from lbd.dispatch.core.servers import Server, room

@@ -1,0 +1,65 @@
+"""For how long slots are kept for a gang, and for how long others then pass. Pure.
+
+A drain belongs to its user, not to one gang: otherwise a series of gangs, each of which is given
+up, or begins, before its drain ends, would keep slots for ever.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+DRAIN_S, DRAIN_S_MIN = 600.0, 1.0
+USERS_KNOWN = 1000
+
+
+@dataclass(slots=True)
+class Drain:
+    """Alternating periods: slots are kept for a gang, then others pass for as long."""
+
+    since_s: float
+    until_s: float
+    length_s: float
+    keeps: bool = True
+
+    @classmethod
+    def first(cls, now_s: float, drain_s: float) -> "Drain":
+        length_s = max(drain_s, DRAIN_S_MIN)
+        return cls(now_s, now_s + length_s, length_s)
+
+    def pass_to(self, now_s: float) -> bool:
+        """Advances to that time. Returns whether the period has changed."""
+        before = self.since_s
+        while now_s >= self.until_s:
+            self.keeps, self.since_s = not self.keeps, self.until_s
+            self.length_s *= 2 if self.keeps else 1
+            self.until_s += self.length_s
+        return self.since_s != before
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether others have passed by now for as long as slots were kept."""
+        return now_s >= self.until_s + (self.length_s if self.keeps else 0.0)
+
+    def gang_begins(self, now_s: float, drain_s: float) -> None:
+        """Others pass for as long as slots were kept until now. The user's next drain is as long as
+        a first one."""
+        self.pass_to(now_s)
+        if self.keeps:
+            kept_s = now_s - self.since_s
+            self.keeps, self.since_s, self.until_s = False, now_s, now_s + kept_s
+        self.length_s = max(drain_s, DRAIN_S_MIN) / 2  # it doubles with the next drain
+
+
+@dataclass(slots=True)
+class Drains:
+    """Each user's latest drain."""
+
+    _of_user: OrderedDict[str, Drain] = field(default_factory=OrderedDict)
+
+    def of(self, user: str, now_s: float, drain_s: float) -> Drain:
+        """Returns a new one once others have passed for as long as slots were kept."""
+        drain = self._of_user.pop(user, None)
+        if drain is None or drain.is_over(now_s):
+            drain = Drain.first(now_s, drain_s)
+        self._of_user[user] = drain
+        while len(self._of_user) > USERS_KNOWN:
+            self._of_user.popitem(last=False)
+        return drain
