@@ -55,7 +55,7 @@ from lbd.lbm.staging.workdir_root import WorkdirRoot
 from lbd.lbm.staging.workdirs import Workdirs
 from lbd.lbm.usage.log import UsageLog
 from lbd.load import cgroup
-from lbd.local.json_socket import Json, JsonClient
+from lbd.local.json_client import JsonClient
 from lbd.model import HostId, JobId
 from lbd.net import transport
 from lbd.net.gen import lbm_pb2
@@ -69,6 +69,7 @@ from lbd.process.written_disks import workdir_root
 
 if TYPE_CHECKING:
     from lbd.lbm.link.accepted_links import Context
+    from lbd.local.json_socket import Json
 
 
 log = logging.getLogger("lbd.lbm")

@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from lbd.local.json_socket import Json, OneQuestion
+from lbd.local.json_client import OneQuestion
+from lbd.local.json_socket import Json
 from lbd.metrics.core.families import Answer, families
 from lbd.metrics.core.table import LISTENER
 from lbd.metrics.exposition import text_of

@@ -43,7 +43,8 @@ from lbd.errors import ConfigError, NotHere
 from lbd.lbm.link.wire import MESSAGE_LIMIT_BYTES
 from lbd.local import json_socket as local
 from lbd.local.caller import Caller
-from lbd.local.json_socket import Json, OneQuestion, Refusal
+from lbd.local.json_client import OneQuestion
+from lbd.local.json_socket import Json, Refusal
 from lbd.model import HostId
 from lbd.net import transport
 from lbd.net.tls import Tls

@@ -24,7 +24,7 @@ from lbd.lbm.session.peer_process import PeerProcess
 from lbd.lbm.staging.queued_files import QueuedFiles
 from lbd.lbm.usage.log import UsageLog
 from lbd.local.budget import Budget, BudgetOfRequests
-from lbd.local.json_socket import JsonClient
+from lbd.local.json_client import JsonClient
 from lbd.local.long_answers import LongAnswers
 from lbd.local.rate_limit import Rates
 from lbd.model import HostId, JobId, Needs

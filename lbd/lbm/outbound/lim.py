@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection
 from lbd.errors import Unavailable
 from lbd.lbm.core import journey_events as e
 from lbd.lbm.core.jobs import Job
-from lbd.local.json_socket import Json, JsonClient, Refusal
+from lbd.local.json_client import JsonClient
+from lbd.local.json_socket import Json, Refusal
 from lbd.local.starting import LOOK_S, returns
 from lbd.model import HostId, Needs, Verdict
 from lbd.policy.ranking import as_low_as

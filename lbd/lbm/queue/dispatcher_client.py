@@ -20,7 +20,7 @@ from lbd.lbm.queue.leader_search import LeaderSearch, NobodyLeads
 from lbd.lbm.queue.other_spools import OtherSpools, why_of
 from lbd.lbm.queue.spool import Spool
 from lbd.lbm.session.cluster import Cluster
-from lbd.local.json_socket import JsonClient
+from lbd.local.json_client import JsonClient
 from lbd.local.rate_limit import USER_SHARE, CallRates, TimeShares
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.parsing import TooManyFields, parsed_in_turns

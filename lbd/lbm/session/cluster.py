@@ -9,7 +9,8 @@ from google.protobuf.message import DecodeError, Message
 
 from lbd.config.schema import Config
 from lbd.errors import Unavailable
-from lbd.local.json_socket import JsonClient, Refusal
+from lbd.local.json_client import JsonClient
+from lbd.local.json_socket import Refusal
 from lbd.model import target_of
 from lbd.net import question
 from lbd.net.parsing import parsed_in_turns

@@ -22,7 +22,8 @@ from lbd.lbm.session.command_questions import CommandAnswers
 from lbd.lbm.session.queue_questions import QueueAnswers
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
-from lbd.local.json_socket import Json, OneQuestion, Refusal
+from lbd.local.json_client import OneQuestion
+from lbd.local.json_socket import Json, Refusal
 from lbd.net.gen import lbm_pb2 as pb
 from lbd.process import job_log
 from lbd.process.job_log import Line, RecentLines

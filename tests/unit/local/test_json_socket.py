@@ -13,6 +13,7 @@ import pytest
 from lbd.errors import Unavailable
 from lbd.local import client_tags, frames
 from lbd.local import json_socket as local
+from lbd.local.json_client import JsonClient
 from lbd.local.json_socket import Refusal
 
 
@@ -97,7 +98,7 @@ def test_a_client_that_is_turned_away_at_once_is_told_why(tmp_path):
 
 async def test_who_is_cancelled_as_the_answer_comes_is_cancelled():
     """Otherwise the command of a departed client would continue, and be listed for ever."""
-    client = local.JsonClient(Path("/run/lbd/lim.sock"))
+    client = JsonClient(Path("/run/lbd/lim.sock"))
     client.connection_made(Transport())
     asking = asyncio.create_task(client.call({"op": "place"}, 20.0))
     await asyncio.sleep(0)
@@ -131,7 +132,7 @@ def test_who_cannot_be_accepted_yet_waits_for_it(crowded):
 
 async def test_a_daemon_waits_for_it_as_well(crowded):
     path, listener = crowded
-    client = local.JsonClient(path)
+    client = JsonClient(path)
     connecting = asyncio.create_task(client.connect())
     accepting = asyncio.create_task(asyncio.to_thread(listener.accept))
     assert await connecting
