@@ -1,14 +1,15 @@
 """Requests to this host's daemons from the programs that people use: `lbctl` and the web page."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lbd.config.cluster import queue_hosts
 from lbd.config.schema import Config
+from lbd.console.picking import Pick, picking
 from lbd.console.reply import Json, answer_in, table, text
 from lbd.errors import ConfigError, LbdError, Unavailable
-from lbd.local.json_socket import Connect, ask, connected
+from lbd.local.json_socket import PLAIN, Connect, Reading, ask, connected
 from lbd.local.own_lab import others_lab, own_lab_advice
 from lbd.local.starting import Patience, has_left_traces, how_to_start, starter
 from lbd.process.own_directory import why_not_believed
@@ -31,6 +32,7 @@ class Daemons:
     config: Config
     connect: Connect = connected
     patience: Patience = field(default_factory=Patience)
+    reading: Reading = PLAIN
 
     def socket(self, daemon: str) -> Path:
         return Path(self.config.host.runtime_dir) / f"{daemon}.sock"
@@ -40,6 +42,10 @@ class Daemons:
 
     def lbm(self, request: Json, timeout_s: float = 5.0) -> Json:
         return self._ask("lbm", request, timeout_s)
+
+    def picking(self, key: str, pick: Pick) -> "Daemons":
+        """Returns the same, where `pick` gets each object in an answer's list under `key`."""
+        return replace(self, reading=picking(self.reading, key, pick))
 
     def saved(self) -> dict[str, str]:
         """Returns the settings for all hosts; empty if the LIM does not answer or is too old."""
@@ -76,7 +82,9 @@ class Daemons:
             raise ConfigError(others_lab(str(directory)) or said)
         while True:
             try:
-                return answer_in(ask(self.socket(daemon), request, timeout_s, self.connect))
+                return answer_in(
+                    ask(self.socket(daemon), request, timeout_s, self.connect, self.reading)
+                )
             except Unavailable as problem:
                 if "not running" not in str(problem):
                     raise Unavailable(f"{problem}; see `lbctl doctor`") from None

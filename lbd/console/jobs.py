@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 from lbd.console.daemons import Daemons
 from lbd.console.figures import NONE, duration
+from lbd.console.picking import Pick
 from lbd.console.reply import Json, number, table, tables, text, texts, whole
 from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES, JobState
@@ -34,15 +35,23 @@ ANSWER_S = 25.0  # enough for very many jobs, and longer than the LBM's longest 
 INDEX_WIDTH = 24
 
 
-def fetch(daemons: Daemons, ended_too: bool, *, tasks: bool = False, of_hosts: bool = True) -> Json:
+def fetch(
+    daemons: Daemons,
+    ended_too: bool,
+    *,
+    tasks: bool = False,
+    of_hosts: bool = True,
+    pick: Pick | None = None,
+) -> Json:
     """Returns {"jobs": those of every host, "missing": the hosts that did not answer, "withheld":
     by host, the setting that hides some of its jobs, "only_of": the user whose jobs these are, if
-    they are not everybody's}. `of_hosts`: otherwise only the queue is asked."""
+    they are not everybody's}. `of_hosts`: otherwise only the queue is asked. If given, `pick` gets
+    each of the jobs, and "jobs" is empty."""
     daemons.lbm({"op": "status"})  # an LBM that hangs fails here, after a shorter wait
     question: Json = {
         "op": "jobs", "all": ended_too, "cluster": True, "tasks": tasks, "hosts": of_hosts,
     }  # fmt: skip
-    return daemons.lbm(question, ANSWER_S)
+    return (daemons.picking("jobs", pick) if pick else daemons).lbm(question, ANSWER_S)
 
 
 def why_no_queue(daemons: Daemons) -> str:

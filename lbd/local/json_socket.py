@@ -10,6 +10,7 @@ import json
 import socket
 import struct
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -265,7 +266,29 @@ def wait_for_room(sock: socket.socket, timeout_s: float) -> None:
 Connect = Callable[[Path, float], socket.socket]
 
 
-def ask(path: Path, request: Json, timeout_s: float = 5.0, connect: Connect = connected) -> Json:
+def admit_all(size_bytes: int) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a program reads an answer."""
+
+    # is given the length before the answer is read; may wait, or raise LbdError
+    admit: Callable[[int], None] = admit_all
+    decode: Callable[[bytes, bytes], Json] = decode  # of tag and body; raises PeerError
+
+
+PLAIN = Reading()
+
+
+def ask(
+    path: Path,
+    request: Json,
+    timeout_s: float = 5.0,
+    connect: Connect = connected,
+    reading: Reading = PLAIN,
+) -> Json:
     """Asks once and waits, for programs without an event loop.
 
     Raises Unavailable if nobody answers, Refusal if the answer is no.
@@ -277,11 +300,18 @@ def ask(path: Path, request: Json, timeout_s: float = 5.0, connect: Connect = co
     except OSError as problem:
         raise Unavailable(f"{path.stem} is not running ({path}: {problem.strerror})") from None
     with sock:
-        return ask_on(sock, path.stem, request, timeout_s)
+        return ask_on(sock, path.stem, request, timeout_s, reading)
 
 
-def ask_on(connected: "BareSocket", daemon: str, request: Json, timeout_s: float) -> Json:
+def ask_on(
+    connected: "BareSocket",
+    daemon: str,
+    request: Json,
+    timeout_s: float,
+    reading: Reading = PLAIN,
+) -> Json:
     """Like `ask`, on an existing connection."""
+    is_admitted = False
     split = frames.Splitter(ANSWER_LIMIT_BYTES)
     connected.settimeout(timeout_s)
     try:
@@ -292,10 +322,13 @@ def ask_on(connected: "BareSocket", daemon: str, request: Json, timeout_s: float
                 answers = split.feed(data)
             except ValueError as problem:
                 raise Refusal(f"{daemon}'s answer is too long: {problem}; ask for less") from None
+            if not is_admitted and (answers or split.wanted_bytes > frames.HEADER_BYTES):
+                reading.admit(max(split.wanted_bytes, len(data)))
+                is_admitted = True
             for tag, body in answers:
                 if tag == UNFIT:  # refused at connect, before any question
                     raise Unavailable(one_line(body.decode(errors="replace")))
-                return checked(decode(tag, body))
+                return checked(reading.decode(tag, body))
     except TimeoutError:
         raise Unavailable(f"{daemon} did not answer within {timeout_s:g} s") from None
     except OSError as problem:

@@ -28,6 +28,7 @@ class Asked:
     sparks: Mapping[str, Spark]  # drawn from `hour`
     outputs: Outputs
     unix_now_s: float
+    as_json: bool = False  # only the page's data are wanted
 
     def word(self, key: str) -> str:
         """Returns a parameter of the address, cut to `QUERY_CHARS_MAX`."""

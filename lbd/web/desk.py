@@ -7,6 +7,7 @@ delays nobody else.
 """
 
 import asyncio
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -15,11 +16,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from lbd.console.daemons import Daemons
+from lbd.console.output import marked
 from lbd.console.past_loads import NOTHING
 from lbd.errors import LbdError, Unavailable
-from lbd.process.timed_cache import TimedCache
+from lbd.local.json_socket import Reading
 from lbd.web.asked import Asked, Make
 from lbd.web.drawn import Drawn, draw
+from lbd.web.memory import Kept, Turns
 from lbd.web.outputs import Outputs
 from lbd.web.view import NOBODY, Page, Viewer
 
@@ -27,19 +30,28 @@ if TYPE_CHECKING:
     from lbd.web.charts import Spark
 
 FRESH_S = 1.0
-KEPT_MAX = 128  # pages
+PROBLEM_BYTES = 4096  # of an error that is kept
 UNDER_WAY_MAX = 64  # for signed-in viewers, and as many again for all others
 OF_USER_MAX = 16
 AT_ONCE = 8
 PATIENCE_S = 12.0
-GIVEN_S, GIVEN_MAX = 5.0, 8  # a browser asks for the changes as soon as it has the page
+GIVEN_S, GIVEN_BYTES = 5.0, 8 << 20  # a browser asks for the changes as soon as it has the page
+NOTHING_DRAWN = Drawn({}, {}, {})
 Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    page: Page
+    """What is sent of a page; nothing else of it is kept."""
+
+    title: str
+    at: str  # entry in the navigation
     drawn: Drawn
+    json: str = ""  # all there is, if only that was wanted
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.json) + self.drawn.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,7 @@ class Kind:
     is_live: bool = True
     is_for_all: bool = False  # the same for every viewer, so it is made once for all of them
     title: str = ""  # if set, the head is sent before the page is made
+    words: tuple[str, ...] = ()  # the parameters of its address; no others count
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +73,12 @@ class Question:
     viewer: Viewer
     name: str
     query: tuple[tuple[str, str], ...]
+    as_json: bool = False
 
     @property
-    def key(self) -> tuple[str, str, str, tuple[tuple[str, str], ...]]:
+    def key(self) -> tuple[str, str, str, tuple[tuple[str, str], ...], bool]:
         viewer = "" if self.kind.is_for_all else self.viewer.key
-        return (self.kind.path, viewer, self.name, self.query)
+        return (self.kind.path, viewer, self.name, self.query, self.as_json)
 
 
 class Places:
@@ -93,7 +107,11 @@ class Places:
             del self._of_user[uid], self.turns[uid]
 
 
-DaemonsFor = Callable[[Viewer], Daemons]
+def json_of(page: Page) -> str:
+    return page.json or json.dumps(marked(page.data))
+
+
+DaemonsFor = Callable[[Viewer, Reading], Daemons]
 
 
 class Desk:
@@ -102,8 +120,9 @@ class Desk:
         self.hour = NOTHING  # loads of all hosts
         self.sparks: Mapping[str, Spark] = {}  # drawn from `hour`
         self._outputs = Outputs()
-        self._made: TimedCache[object, Made | LbdError] = TimedCache(FRESH_S, KEPT_MAX)
-        self._given: TimedCache[object, Drawn] = TimedCache(GIVEN_S, GIVEN_MAX)
+        self._turns = Turns()
+        self._made: Kept[Made | LbdError] = Kept()
+        self._given: Kept[Drawn] = Kept(GIVEN_BYTES)
         self._under_way: dict[object, asyncio.Task[Made]] = {}
         self._places = Places()
         self._threads = ThreadPoolExecutor(AT_ONCE, "page")
@@ -111,10 +130,10 @@ class Desk:
     async def page(self, question: Question) -> Made:
         """Raises LbdError."""
         known = self._made.get(question.key, time.monotonic())
+        if isinstance(known, LbdError):
+            raise known
         if known is not None:
-            if isinstance(known[0], LbdError):
-                raise known[0]
-            return known[0]
+            return known
         maker = question.viewer.uid, question.key  # nobody waits in another user's queue
         task = self._under_way.get(maker)
         if task is None:
@@ -139,34 +158,39 @@ class Desk:
         if task.cancelled():
             return
         problem = task.exception()
-        if problem is None or isinstance(problem, LbdError):
-            known = task.result() if problem is None else problem
-            fresh_s = question.kind.fresh_s if problem is None else FRESH_S
-            self._made.put(question.key, known, time.monotonic(), fresh_s)
+        key, now_s = question.key, time.monotonic()
+        if isinstance(problem, LbdError):
+            self._made.put(key, problem, PROBLEM_BYTES, now_s, FRESH_S)
+        elif problem is None:
+            made = task.result()
+            self._made.put(key, made, made.size_bytes, now_s, question.kind.fresh_s)
 
     def forget(self) -> None:
         """Drops all pages after an action, so that the next ones show its effect."""
-        self._made = TimedCache(FRESH_S, KEPT_MAX)
+        self._made.clear()
 
-    def ask(self, question: Question) -> Asked:
+    def ask(self, question: Question, reading: Reading) -> Asked:
         viewer = NOBODY if question.kind.is_for_all else question.viewer
         return Asked(
-            self._daemons_for(viewer), viewer, question.name, dict(question.query), self.hour,
-            self.sparks, self._outputs, time.time(),
+            self._daemons_for(viewer, reading), viewer, question.name, dict(question.query),
+            self.hour, self.sparks, self._outputs, time.time(), question.as_json,
         )  # fmt: skip
 
     def make_now(self, question: Question) -> Made:
         """Waits for the daemons. Raises LbdError."""
-        page = question.kind.make(self.ask(question))
-        return Made(page, draw(page))
+        with self._turns.page() as reading:
+            page = question.kind.make(self.ask(question, reading))
+            if question.as_json:
+                return Made(page.title, page.at, NOTHING_DRAWN, json_of(page))
+            return Made(page.title, page.at, draw(page))
 
     def give(self, question: Question, drawn: Drawn) -> None:
         """Remembers the page as the viewer has it, for the request for changes that follows."""
-        self._given.put((question.key, drawn.mark), drawn, time.monotonic())
+        key = question.key, drawn.mark
+        self._given.put(key, drawn, drawn.size_bytes, time.monotonic(), GIVEN_S)
 
     def given(self, question: Question, mark: str) -> Drawn | None:
-        known = self._given.get((question.key, mark), time.monotonic())
-        return known[0] if known else None
+        return self._given.get((question.key, mark), time.monotonic())
 
     async def in_turn(self, viewer: Viewer, work: Callable[[], Found]) -> Found:
         """Runs slow work in a thread. Raises LbdError."""
@@ -180,7 +204,12 @@ class Desk:
 
     async def act(self, viewer: Viewer, act: Callable[[Daemons], str]) -> str:
         """Carries out an action. Returns the page to show next. Raises LbdError."""
-        then = await self.in_turn(viewer, lambda: act(self._daemons_for(viewer)))
+
+        def acted() -> str:
+            with self._turns.page() as reading:
+                return act(self._daemons_for(viewer, reading))
+
+        then = await self.in_turn(viewer, acted)
         self.forget()
         return then
 

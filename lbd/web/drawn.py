@@ -6,6 +6,7 @@ Each such event is made once, however many viewers have the same earlier version
 
 import json
 import secrets
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,7 +17,7 @@ from lbd.web.view import Page, Table
 
 ENCODER = json.JSONEncoder(separators=(",", ":"))
 NOTHING_NEW = b": nothing new\n\n"
-SAID_MAX = 8
+SAID_MAX, SAID_BYTES = 8, 512 << 10
 
 
 def event(name: str, data: str) -> bytes:
@@ -37,10 +38,18 @@ class Drawn:
         any page."""
         mark = before.mark if before else ""
         if mark not in self.said:
-            if len(self.said) >= SAID_MAX:
+            news = self._news(before)
+            if len(self.said) >= SAID_MAX or sum(map(len, self.said.values())) > SAID_BYTES:
                 self.said.clear()
-            self.said[mark] = self._news(before)
+            self.said[mark] = news
         return self.said[mark]
+
+    @property
+    def size_bytes(self) -> int:
+        """Returns the memory that it takes, with events that are made of it later."""
+        cells = (cell for rows in self.cells.values() for row in rows for cell in row)
+        texts = sum(map(sys.getsizeof, self.parts.values())) + sum(map(sys.getsizeof, cells))
+        return texts + SAID_BYTES
 
     def _news(self, before: "Drawn | None") -> bytes:
         found = [

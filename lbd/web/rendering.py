@@ -124,10 +124,10 @@ def head_html(title: str, at: str, viewer: Viewer, live: str) -> str:
     )  # fmt: skip
 
 
-def rest_html(page: Page, parts: Mapping[str, Markup], mark: str = "") -> str:
+def rest_html(parts: Mapping[str, Markup], mark: str = "") -> str:
     """`mark` identifies the version of the parts from which changes are counted."""
     return environment().get_template("rest.html").render(
-        page=page, parts=parts, version=__version__, mark=mark
+        parts=parts, version=__version__, mark=mark
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import uvicorn
@@ -21,7 +22,7 @@ from lbd.console.daemons import Daemons
 from lbd.console.past_loads import PastLoads, ask_past_loads
 from lbd.console.reply import tables, text
 from lbd.errors import LbdError
-from lbd.local.json_socket import serve_json
+from lbd.local.json_socket import Reading, serve_json
 from lbd.web.address import Address, certificate_for, names_of
 from lbd.web.as_user import Connector
 from lbd.web.charts import Spark, spark_of
@@ -68,12 +69,14 @@ class Web:
     def _may_look(self, viewer: Viewer) -> bool:
         return not viewer.signed_in or self._sessions.is_open(viewer.key, time.monotonic())
 
-    def _daemons_for(self, viewer: Viewer) -> Daemons:
+    def _daemons_for(self, viewer: Viewer, reading: Reading) -> Daemons:
         """Viewers without a sign-in share our connection: they see only what anybody may."""
         connector, uid = self._connector, viewer.uid
         if connector is None or uid is None:
-            return self._daemons
-        return Daemons(self._config, lambda path, s: connector.connect(uid, path, s))
+            return replace(self._daemons, reading=reading)
+        return Daemons(
+            self._config, lambda path, s: connector.connect(uid, path, s), reading=reading
+        )
 
     @property
     def url(self) -> str:

@@ -1,9 +1,9 @@
 """The addresses of the site and their responses: HTML, `.json`, and `.events` with changes."""
 
 import asyncio
-import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from functools import partial
 from importlib.resources import files
 
 from starlette.exceptions import HTTPException
@@ -19,7 +19,6 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from lbd.console.errors import json_error, kind_of
-from lbd.console.output import marked
 from lbd.errors import LbdError
 from lbd.local.json_socket import Refusal
 from lbd.text.one_line import one_line
@@ -28,33 +27,34 @@ from lbd.web.asked import QUERY_CHARS_MAX, SignInFirst
 from lbd.web.client_uid import client_uid
 from lbd.web.desk import Desk, Kind, Made, Question
 from lbd.web.guard import FOREIGN
+from lbd.web.memory import PIECE_BYTES, Sending, pieces_of
 from lbd.web.pages.doctor import make_doctor
 from lbd.web.pages.history import make_history
 from lbd.web.pages.hosts import make_host, make_hosts
 from lbd.web.pages.job import make_job
-from lbd.web.pages.jobs import make_jobs
+from lbd.web.pages.jobs import FILTER_WORDS, JOBS_WORDS, make_jobs
 from lbd.web.pages.owners import make_owners
 from lbd.web.pages.settings import make_settings
-from lbd.web.pages.why import make_why
+from lbd.web.pages.why import WHY_WORDS, make_why
 from lbd.web.rendering import head_html, part_html, rest_html
 from lbd.web.sessions import SESSION_S, Sessions, TooMany, is_csrf
 from lbd.web.stream import Streams
-from lbd.web.view import NOBODY, Message, Page, Viewer
+from lbd.web.view import NOBODY, Message, Viewer
 
 KINDS = (
     Kind("/", make_hosts, is_for_all=True, title="Hosts"),
     Kind("/hosts/{name}", make_host),
-    Kind("/jobs", make_jobs, title="Jobs"),
+    Kind("/jobs", make_jobs, title="Jobs", words=JOBS_WORDS),
     Kind("/jobs/{name}", make_job),
-    Kind("/history", make_history, fresh_s=5.0, is_live=False, title="History"),
+    Kind("/history", make_history, fresh_s=5.0, is_live=False, title="History", words=FILTER_WORDS),
     Kind("/owners", make_owners, fresh_s=10.0, title="Owners"),
-    Kind("/why", make_why, fresh_s=2.0),
+    Kind("/why", make_why, fresh_s=2.0, words=WHY_WORDS),
     Kind("/doctor", make_doctor, fresh_s=10.0, is_live=False, title="Doctor"),
     Kind("/settings", make_settings, fresh_s=5.0),
 )
-WORDS_MAX = 12  # parameters of an address
 HEAD_AFTER_S = 0.01  # after this time the head of a page is sent ahead
 STATIC = {"style.css": "text/css; charset=utf-8", "live.js": "text/javascript; charset=utf-8"}
+JSON_TYPE = "application/json"
 STATUS = {"denied": 403, "missing": 404, "usage": 400}
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -71,6 +71,7 @@ class Site:
     ) -> None:
         """`is_secure`: served over TLS, not only on loopback."""
         self._desk, self._streams, self._sessions = desk, streams, sessions
+        self._sending = Sending()
         self._is_secure = is_secure
         self._cookie = SECURE_COOKIE if is_secure else COOKIE
 
@@ -162,9 +163,9 @@ class Site:
             ]
         return found
 
-    def question(self, kind: Kind, request: Request) -> Question:
+    def question(self, kind: Kind, request: Request, *, as_json: bool = False) -> Question:
         name = str(request.path_params.get("name", ""))[:QUERY_CHARS_MAX]
-        return Question(kind, self.viewer(request), name, words(request))
+        return Question(kind, self.viewer(request), name, words(request, kind.words), as_json)
 
     def as_page(self, kind: Kind) -> Handler:
         async def answer(request: Request) -> Response:
@@ -184,7 +185,7 @@ class Site:
             except asyncio.CancelledError:
                 making.cancel()
                 raise
-            head = head_html(made.page.title, made.page.at, question.viewer, live)
+            head = head_html(made.title, made.at, question.viewer, live)
             return HTMLResponse(head + self._rest(question, made))
 
         return answer
@@ -198,24 +199,24 @@ class Site:
         try:
             yield self._rest(question, await making)
         except LbdError as problem:
-            yield message_html(kind.title, f"That did not work: {problem}")
+            yield message_html(f"That did not work: {problem}")
 
     def _rest(self, question: Question, made: Made) -> str:
         if question.kind.is_live:
             self._desk.give(question, made.drawn)
-        return rest_html(made.page, made.drawn.parts, made.drawn.mark)
+        return rest_html(made.drawn.parts, made.drawn.mark)
 
     def as_json(self, kind: Kind) -> Handler:
         async def answer(request: Request) -> Response:
-            question = self.question(kind, request)
-            status = 200
+            question = self.question(kind, request, as_json=True)
             try:
-                data = (await self._desk.page(question)).page.data
-                text = await self._desk.in_turn(question.viewer, lambda: json.dumps(marked(data)))
+                text = (await self._desk.page(question)).json
+                if len(text) > PIECE_BYTES:
+                    return InPieces(text, self._sending, question.viewer.uid)
             except LbdError as problem:
-                status = status_of(problem)
-                text = json_error(kind_of(problem), one_line(str(problem)), None)
-            return Response(text, status, media_type="application/json")
+                said = json_error(kind_of(problem), one_line(str(problem)), None)
+                return Response(said, status_of(problem), media_type=JSON_TYPE)
+            return Response(text, media_type=JSON_TYPE)
 
         return answer
 
@@ -246,14 +247,27 @@ class InTwo(StreamingResponse):
             self._making.cancel()
 
 
-def words(request: Request) -> tuple[tuple[str, str], ...]:
-    """Returns the address's parameters sorted, so that equal requests are recognised."""
-    given = request.query_params.multi_items()[:WORDS_MAX]
-    return tuple(
-        sorted(
-            (name[:40], value[:QUERY_CHARS_MAX]) for name, value in given if value and name != MARK
-        )
-    )
+class InPieces(StreamingResponse):
+    """Sends a long text as the viewer reads it."""
+
+    def __init__(self, text: str, sending: Sending, uid: int | None) -> None:
+        """Raises Unavailable."""
+        sending.take(uid, len(text))
+        super().__init__(pieces_of(text), media_type=JSON_TYPE)
+        self._give_back = partial(sending.give_back, uid, len(text))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._give_back()
+
+
+def words(request: Request, known: Collection[str]) -> tuple[tuple[str, str], ...]:
+    """Returns those parameters of the address that are known, sorted, so that equal requests are
+    recognised."""
+    given = request.query_params
+    return tuple((name, given[name][:QUERY_CHARS_MAX]) for name in sorted(known) if given.get(name))
 
 
 def events_address(request: Request) -> str:
@@ -281,12 +295,12 @@ def error_page(problem: LbdError, viewer: Viewer) -> Response:
 
 
 def message_page(title: str, text: str, viewer: Viewer, status: int) -> Response:
-    return HTMLResponse(head_html(title, "", viewer, "") + message_html(title, text), status)
+    return HTMLResponse(head_html(title, "", viewer, "") + message_html(text), status)
 
 
-def message_html(title: str, text: str) -> str:
+def message_html(text: str) -> str:
     said = Message("message", one_line(text))
-    return rest_html(Page(title, [said]), {said.id: part_html(said)})
+    return rest_html({said.id: part_html(said)})
 
 
 async def not_found(request: Request, problem: Exception) -> Response:

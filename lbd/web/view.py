@@ -146,6 +146,7 @@ class Page:
     parts: Sequence[Part]
     data: Json | Sequence[Json] = ()  # the same content for programs
     at: str = ""  # entry in the navigation
+    json: str = ""  # `data` as JSON, if made already
 
 
 def right(text: str, kind: str = "") -> Item:

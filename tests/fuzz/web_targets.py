@@ -7,7 +7,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from lbd.local.json_socket import Refusal
-from lbd.web.desk import Made
+from lbd.web.desk import Made, json_of
 from lbd.web.drawn import draw
 from lbd.web.guard import Guard
 from lbd.web.sessions import Sessions, User
@@ -31,10 +31,7 @@ class NoDaemons:
             raise Refusal(f"no job {question.name} {MARK}", "missing")
         line = Line("a", question.name, f"{question.query}{question.viewer.name}")
         page = Page(question.name, [line], {"name": question.name})
-        return Made(page, draw(page))
-
-    async def in_turn(self, _viewer, work):
-        return work()
+        return Made(page.title, page.at, draw(page), json_of(page))
 
     def give(self, _question, _drawn):
         pass

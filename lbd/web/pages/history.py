@@ -8,7 +8,15 @@ from lbd.console.record_gaps import gap_lines, gaps_within
 from lbd.console.reply import Json, number
 from lbd.console.usage_hosts import gather, of_host
 from lbd.web.asked import Asked
-from lbd.web.pages.jobs import SHOWN_MAX, filter_form, filters_of, jobs_table, notes_of
+from lbd.web.pages.jobs import (
+    SHOWN_MAX,
+    Rows,
+    filter_form,
+    filters_of,
+    job_row,
+    jobs_table,
+    notes_of,
+)
 from lbd.web.view import Page, Part
 
 
@@ -28,9 +36,12 @@ def make_history(asked: Asked) -> Page:
     only_of = next((one.only_of for one in gathered.answers.values()), "")
     found = latest(found)
     clock = Clock(asked.unix_now_s)
+    rows = Rows(job_row, clock)
+    for job in found:
+        rows.add(job)
     parts: list[Part] = [
         filter_form(asked, "/history"),
-        jobs_table("ended", f"The latest {len(found)}", found, clock),
+        jobs_table("ended", f"The latest {rows.count}", rows),
     ]
     begin_s = min((number(job, "finished") for job in found), default=0.0)
     gaps = {h: gaps_within(one.gaps, begin_s, math.inf) for h, one in gathered.answers.items()}

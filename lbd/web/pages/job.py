@@ -11,7 +11,7 @@ from lbd.local.json_socket import Refusal
 from lbd.model import ENDED_NAMES
 from lbd.web.asked import Asked
 from lbd.web.outputs import Tail
-from lbd.web.pages.jobs import STATE_KINDS, job_path, jobs_table
+from lbd.web.pages.jobs import STATE_KINDS, Rows, job_path, job_row, jobs_table
 from lbd.web.view import Button, Buttons, Facts, Item, Line, Page, Part, Table, Viewer
 
 QUEUED_ID = re.compile(r"[0-9]{1,18}(_[0-9]{1,9})?", re.ASCII)
@@ -83,8 +83,9 @@ def attempts_part(attempts: list[Json], clock: Clock) -> list[Part]:
 
 def tasks_part(asked: Asked, name: str, clock: Clock) -> Part:
     question: Json = {"op": "queue.jobs", "ids": [name], "tasks": True}
-    tasks = tables(asked.daemons.lbm(question, ANSWER_S), "jobs")
-    return jobs_table("tasks", f"Its tasks: {len(tasks)}", tasks, clock)
+    tasks = Rows(job_row, clock)
+    asked.daemons.picking("jobs", tasks.add).lbm(question, ANSWER_S)
+    return jobs_table("tasks", f"Its tasks: {tasks.count}", tasks)
 
 
 def output_parts(one: Json, tail: Tail) -> list[Part]:

@@ -1,7 +1,8 @@
 """The queued jobs and plain `lbrun` commands that the viewer may see: waiting (why) and running."""
 
+import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import quote
 
 from lbd.console.figures import Clock, duration
@@ -18,7 +19,9 @@ from lbd.console.jobs import (
     shown_state,
     states_of,
 )
-from lbd.console.reply import Json, number, table, tables, text, texts
+from lbd.console.output import marked
+from lbd.console.reply import Json, number, table, text, texts
+from lbd.local.json_socket import Refusal
 from lbd.text.one_line import one_line
 from lbd.web.asked import Asked
 from lbd.web.view import BAD, DIM, GOOD, WARN, Field, Form, Item, Page, Part, Table, right
@@ -27,22 +30,77 @@ STATE_KINDS = {
     "running": GOOD, "pending": WARN, "suspended": WARN, "failed": BAD, "lost": BAD, "done": DIM,
     "cancelled": DIM, "unknown": DIM,
 }  # fmt: skip
+FILTER_WORDS = ("host", "name", "state", "user")  # parameters of the address
+JOBS_WORDS = ("ended", *FILTER_WORDS)
 SHOWN_MAX = 200
+JSON_CHARS_MAX = 32 << 20
 COMMAND_CHARS = 120
+RowOf = Callable[[Json, Clock], tuple[Item, ...]]
 WAITING_HEAD = ("ID", "Waits for", "Name", "User", "Since", "Command")
 HEAD = ("ID", "State", "Host", "Name", "User", "Started", "Ran", "CPU", "Exit", "Command")
 
 
 def make_jobs(asked: Asked) -> Page:
     asked.need_viewer()
-    filters = filters_of(asked)
-    reply = fetch(asked.daemons, ended_too=asked.word("ended") == "yes" or filters.wants_ended)
-    found = [job for job in tables(reply, "jobs") if filters.keeps(job)]
-    parts: list[Part] = [filter_form(asked, "/jobs"), *job_parts(found, Clock(asked.unix_now_s))]
+    filters, found = filters_of(asked), Found(Clock(asked.unix_now_s), as_json=asked.as_json)
+    reply = fetch(
+        asked.daemons,
+        asked.word("ended") == "yes" or filters.wants_ended,
+        pick=lambda job: found.add(job) if filters.keeps(job) else None,
+    )
+    if asked.as_json:
+        return Page("Jobs", (), json=f"[{', '.join(found.jsons)}]")
+    parts: list[Part] = [filter_form(asked, "/jobs"), *found.parts()]
     withheld = {host: str(setting) for host, setting in table(reply, "withheld").items()}
     hidden = not_shown(text(reply, "only_of"), filters.user)
     parts += notes_of(dict.fromkeys(texts(reply, "missing"), ""), withheld, hidden)
-    return Page("Jobs", parts, found, "/jobs")
+    return Page("Jobs", parts, at="/jobs")
+
+
+class Found:
+    """Takes the jobs of a long list one by one, and keeps of each only what is shown."""
+
+    def __init__(self, clock: Clock, *, as_json: bool = False) -> None:
+        self._as_json = as_json
+        self.jsons: list[str] = []
+        self._json_chars = 0
+        self._waiting, self._others = Rows(waiting_row, clock), Rows(job_row, clock)
+
+    def add(self, job: Json) -> None:
+        """Raises Refusal."""
+        if self._as_json:
+            self.jsons.append(json.dumps(marked(job)))
+            self._json_chars += len(self.jsons[-1])
+            if self._json_chars > JSON_CHARS_MAX:
+                raise Refusal("too many jobs for a page: use filters, or lbctl jobs --json")
+            return
+        states = states_of(job)
+        if not states.isdisjoint(STANDING):
+            self._waiting.add(job)
+        if not states <= STANDING:
+            self._others.add(job)
+
+    def parts(self) -> list[Part]:
+        waiting, others = self._waiting, self._others
+        return [
+            Table("waiting", f"Waiting: {waiting.count}", WAITING_HEAD, waiting.rows,
+                  "nothing is waiting", more_note(waiting.count)),
+            jobs_table("others", f"Running and ended: {others.count}", others),
+        ]  # fmt: skip
+
+
+class Rows:
+    """The first rows of a table, and how many there would be."""
+
+    def __init__(self, row_of: RowOf, clock: Clock) -> None:
+        self._row_of, self._clock = row_of, clock
+        self.count = 0
+        self.rows: list[tuple[Item, ...]] = []
+
+    def add(self, job: Json) -> None:
+        self.count += 1
+        if self.count <= SHOWN_MAX:
+            self.rows.append(self._row_of(job, self._clock))
 
 
 def notes_of(
@@ -88,25 +146,12 @@ def filter_form(asked: Asked, action: str) -> Form:
     return Form("filters", "Which", action, fields, "Show")
 
 
-def job_parts(found: list[Json], clock: Clock) -> list[Part]:
-    with_states = [(job, states_of(job)) for job in found]
-    waiting = [job for job, states in with_states if not states.isdisjoint(STANDING)]
-    others = [job for job, states in with_states if not states <= STANDING]
-    return [
-        Table("waiting", f"Waiting: {len(waiting)}", WAITING_HEAD,
-              [waiting_row(job, clock) for job in waiting[:SHOWN_MAX]], "nothing is waiting",
-              more_note(waiting)),
-        jobs_table("others", f"Running and ended: {len(others)}", others, clock),
-    ]  # fmt: skip
+def jobs_table(part: str, title: str, found: Rows) -> Table:
+    return Table(part, title, HEAD, found.rows, "no jobs", more_note(found.count))
 
 
-def jobs_table(part: str, title: str, found: list[Json], clock: Clock) -> Table:
-    rows = [job_row(job, clock) for job in found[:SHOWN_MAX]]
-    return Table(part, title, HEAD, rows, "no jobs", more_note(found))
-
-
-def more_note(found: list[Json]) -> str:
-    left = len(found) - SHOWN_MAX
+def more_note(count: int) -> str:
+    left = count - SHOWN_MAX
     return f"{left} more are not shown: use the filters" if left > 0 else ""
 
 

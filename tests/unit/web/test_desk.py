@@ -1,11 +1,15 @@
 import asyncio
+import gc
 import json
+import math
 import threading
+import weakref
 
 import pytest
 
 from lbd.errors import Unavailable
 from lbd.web.desk import Desk, Kind, Question
+from lbd.web.memory import KEPT_BYTES
 from lbd.web.stream import Streams
 from lbd.web.view import NOBODY, Item, Line, Page, Table, Viewer
 
@@ -36,7 +40,7 @@ def pages():
 
 @pytest.fixture
 def desk(pages):
-    desk = Desk(lambda viewer: None)
+    desk = Desk(lambda viewer, reading: None)
     yield desk
     pages.held.set()
     desk.close()
@@ -97,6 +101,44 @@ async def test_who_holds_all_streams_keeps_no_user_from_theirs(pages, desk):
         await one.aclose()
     assert streams.count == 0
     assert not streams.is_full(BOB)
+
+
+class Answer(dict):
+    """What a daemon said."""
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+async def test_of_a_page_only_what_is_sent_is_kept(desk, as_json):
+    """The objects of an answer take ten times the memory of its text."""
+    answers = []
+
+    def make(asked):
+        answer = Answer(name=asked.name)
+        answers.append(weakref.ref(answer))
+        return Page("p", [Line("a", "A", asked.name)], answer)
+
+    for number in range(100):
+        await desk.page(Question(Kind("/p", make, 100.0), ANN, str(number), (), as_json))
+    gc.collect()
+    assert [found() for found in answers] == [None] * 100
+
+
+async def test_pages_are_kept_in_so_many_bytes(desk):
+    def make(asked):
+        return Page("p", [Line("a", "A", asked.name + "x" * 1_000_000)])
+
+    for number in range(100):
+        await desk.page(Question(Kind("/p", make, 100.0), ANN, str(number), ()))
+    assert desk._made.bytes <= KEPT_BYTES
+    assert 10 < len(desk._made) < 40
+
+
+async def test_the_json_of_a_page_is_made_of_what_it_is_made_from(desk):
+    def make(asked):
+        return Page("p", [], [{"name": asked.name, "load": math.nan}], "/p")
+
+    made = await desk.page(Question(Kind("/p", make), ANN, "h1", (), as_json=True))
+    assert json.loads(made.json) == [{"schema": 1, "name": "h1", "load": None}]
 
 
 async def test_an_old_answer_is_requested_again(pages, desk):

@@ -7,7 +7,7 @@ from lbd.web.charts import spark_of
 from lbd.web.drawn import event
 from lbd.web.pages.hosts import cluster_part, host_parts, hosts_part
 from lbd.web.rendering import head_html, part_html, rest_html
-from lbd.web.view import NOBODY, Item, Line, Page, Table, Viewer
+from lbd.web.view import NOBODY, Item, Line, Table, Viewer
 
 NASTY = '<script>alert("1")</script>\x1b[31m'
 
@@ -82,7 +82,7 @@ def test_whatever_hosts_say_is_text():
     viewer = Viewer(1, NASTY, "token", "key")
     made = {part.id: part_html(part) for part in parts}
     html = head_html(NASTY, "", viewer, f"/x{NASTY}")
-    html += rest_html(Page(NASTY, parts), made, NASTY)
+    html += rest_html(made, NASTY)
     assert html.count("<script") == 1  # ours
     assert "\x1b" not in html
     assert '"1"' not in html

@@ -1,4 +1,5 @@
 import base64
+import json
 
 import pytest
 
@@ -9,7 +10,7 @@ from lbd.local.json_socket import Refusal
 from lbd.web.acting import FORM_BYTES_MAX, Refused, form_of, host_act, job_act, read_form
 from lbd.web.outputs import TAIL_BYTES, Outputs, Tail
 from lbd.web.pages.job import acts, job_facts, output_parts
-from lbd.web.pages.jobs import job_parts
+from lbd.web.pages.jobs import Found
 from lbd.web.rendering import part_html
 from lbd.web.view import Viewer
 
@@ -20,6 +21,13 @@ NASTY = "<script>x</script>\x1b[2J"
 def job(number="1", state="running", **more):
     return {"id": number, "state": state, "user": "ann", "command": ["make", "-j4"], "host": "h1",
             "submitted": 0.0, **more}  # fmt: skip
+
+
+def job_parts(jobs, clock):
+    found = Found(clock)
+    for one in jobs:
+        found.add(one)
+    return found.parts()
 
 
 def test_waiting_jobs_are_listed_separately_with_their_reasons():
@@ -35,6 +43,16 @@ def test_ten_thousand_jobs_are_not_all_shown():
     _, others = job_parts([job(str(number)) for number in range(10_000)], Clock(0.0))
     assert len(others.rows) == 200
     assert "9800 more" in others.note
+
+
+def test_the_json_has_all_jobs_and_is_bounded(monkeypatch):
+    found, jobs = Found(Clock(0.0), as_json=True), [job(str(n)) for n in range(300)]
+    for one in jobs:
+        found.add(one)
+    assert [json.loads(one) for one in found.jsons] == [{"schema": 1, **one} for one in jobs]
+    monkeypatch.setattr("lbd.web.pages.jobs.JSON_CHARS_MAX", 1000)
+    with pytest.raises(Refusal, match="too many jobs"):
+        found.add(job())
 
 
 def test_what_users_say_is_text():

@@ -101,10 +101,12 @@ def test_what_the_viewer_may_not_see_is_said(make, op, of):
     withheld = {"jobs": {"h2": "admin.hosts"}, "past": "admin.hosts"}[op]
     reply = {"ok": True, "jobs": [], "only_of": "ann", "missing": ["h3"], "withheld": withheld}
     daemons = SimpleNamespace(
-        lim=lambda *_: {"hosts": [{"name": "h2"}]}, lbm=lambda *_: {**reply, "more": False}
-    )
+        lim=lambda *_: {"hosts": [{"name": "h2"}]}, lbm=lambda *_: {**reply, "more": False},
+        picking=lambda *_: daemons,
+    )  # fmt: skip
     words = {"user": of}
     asked = SimpleNamespace(daemons=daemons, need_viewer=lambda: None, unix_now_s=0.0,
+                            as_json=False,
                             word=lambda name: words.get(name, ""))  # fmt: skip
     notes = make(asked).parts[-1]
     assert notes.title == "Not shown"

@@ -12,7 +12,7 @@ from lbd.errors import Unavailable
 from lbd.web.asked import SignInFirst
 from lbd.web.desk import Desk, Kind
 from lbd.web.sessions import Sessions, User
-from lbd.web.site import Site
+from lbd.web.site import KINDS, Site
 from lbd.web.stream import Streams
 from lbd.web.view import Line, Page
 
@@ -31,7 +31,7 @@ class Slow:
 
 @pytest.fixture
 def site():
-    desk = Desk(lambda viewer: None)
+    desk = Desk(lambda viewer, reading: None)
     sessions = Sessions(lambda: "secret")
     yield Site(desk, Streams(desk, asyncio.Event()), sessions, is_secure=False)
     desk.close()
@@ -100,6 +100,16 @@ async def test_a_viewer_who_may_not_see_a_page_gets_that_as_the_status(site):
     await asyncio.sleep(0)
     slow.held.set()
     assert (await asking).status_code == 401
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.path)
+def test_a_parameter_that_a_page_does_not_know_makes_no_other_page(site, kind):
+    def key(query):
+        return site.question(kind, Request(request().scope | {"query_string": query})).key
+
+    assert key(b"z=1&shown=0123&user") == key(b"z=2") == key(b"")
+    assert (key(b"host=h1&z=1") == key(b"host=h2&z=1")) == ("host" not in kind.words)
+    assert key(b"state=done&host=h1") == key(b"host=h1&state=done")
 
 
 @pytest.mark.parametrize(
