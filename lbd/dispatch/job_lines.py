@@ -3,15 +3,17 @@ room for jobs."""
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.records import Action, Begin, Changed, Fate, Signal
-from lbd.model import JobId, JobState
+from lbd.model import HostId, JobId, JobState
 from lbd.process.job_log import JobLog
 
 log = logging.getLogger("lbd.dispatch")
 job_log = JobLog(log)
 
+NO_HOSTS: frozenset[HostId] = frozenset()
 NEWS = (Fate.LOST, Fate.EVICTED)  # what administrators look for in the journal
 
 
@@ -28,7 +30,9 @@ def say(life: Lifecycle, actions: Iterable[Action]) -> None:
             if action.fate in NEWS:
                 job_log.news(shown, "%s", change_phrase(action))
             else:
-                job_log.debug_later(shown, change_phrase, action)
+                # Thousands of lines are kept, and a set may have a thousand names.
+                kept = replace(action, barred=NO_HOSTS) if action.barred else action
+                job_log.debug_later(shown, change_phrase, kept)
         elif isinstance(action, Begin):
             shown = f"{action.array}_{action.array_index}" if action.array else action.job
             job_log.debug_later(shown, begin_phrase, action)

@@ -377,7 +377,8 @@ def changed(
         ending,
         live.crashes,
         live.held or live.reason,
-        live.job.barred - live.barred_now,
+        # Usually the one set that all tasks of a submission share.
+        live.job.barred - live.barred_now if live.barred_now else live.job.barred,
         live.requeued,
         begun_ago_s,
         live.job.shown,
