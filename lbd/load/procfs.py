@@ -17,7 +17,9 @@ RUNNING_BYTES = 512  # of the end of /proc/stat: `procs_running` and what follow
 
 
 class HeldFile:
-    """A file of /proc that is read repeatedly from the start."""
+    """A file of /proc that is read repeatedly from the start; closed with its last reader."""
+
+    _fd = -1
 
     def __init__(self, path: str, size: int) -> None:
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -31,7 +33,11 @@ class HeldFile:
         return data
 
     def close(self) -> None:
-        os.close(self._fd)
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    __del__ = close
 
 
 def read_small(path: str, most_bytes: int = STAT_BYTES) -> bytes:

@@ -1,3 +1,4 @@
+import gc
 import os
 
 import pytest
@@ -72,3 +73,21 @@ def test_a_file_held_open_may_outgrow_its_buffer(tmp_path):
 def test_psi_stall():
     text = b"some avg10=0.00 avg60=0.00 avg300=0.00 total=1234567\nfull avg10=0 total=5\n"
     assert procfs.psi_stall_us(text) == 1234567
+
+
+def test_a_held_file_is_closed_with_its_last_reader(tmp_path):
+    """Readers are made anew whenever settings are reloaded."""
+    path = tmp_path / "stat"
+    path.write_text("x")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        assert procfs.HeldFile(str(path), 10).read() == b"x"
+    held = procfs.HeldFile(str(path), 10)
+    held.close()
+    held.close()
+    with pytest.raises(OSError, match="Bad file"):
+        held.read()
+    with pytest.raises(FileNotFoundError):
+        procfs.HeldFile(str(tmp_path / "none"), 10)
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
