@@ -5,7 +5,7 @@ An entry matches a program by its file name, whatever its directory: `make` also
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import translate
 from functools import lru_cache
 
@@ -16,8 +16,29 @@ def patterns_of(entries: Sequence[str]) -> list[str]:
     return [entry for entry in entries if set(entry) & set(WILDCARDS)]
 
 
-@lru_cache(maxsize=1024)
-def prepared(entries: tuple[str, ...]) -> "tuple[frozenset[str], re.Pattern[str] | None]":
+# What a list takes, prepared, is up to ten times its text: of long ones, which users can change
+# again and again, few are kept.
+SHORT_CHARS, SHORT_KEPT, LONG_KEPT = 512, 1024, 16
+Entries = tuple[str, ...]
+TYPE_CHECKING = False  # importing typing takes a while
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    Made = TypeVar("Made")
+
+
+def cached(make: "Callable[[Entries], Made]") -> "Callable[[Entries], Made]":
+    of_short = lru_cache(maxsize=SHORT_KEPT)(make)
+    of_long = lru_cache(maxsize=LONG_KEPT)(make)
+
+    def found(entries: Entries) -> "Made":
+        return (of_short if sum(map(len, entries)) <= SHORT_CHARS else of_long)(entries)
+
+    return found
+
+
+@cached
+def prepared(entries: Entries) -> "tuple[frozenset[str], re.Pattern[str] | None]":
     """Returns the plain entries of a list and all its patterns as one expression. It is cached
     because every command needs it."""
     patterns = [translate(entry) for entry in patterns_of(entries)]
@@ -33,8 +54,8 @@ def matches(entries: tuple[str, ...], name: str, key: str) -> bool:
     return patterns is not None and patterns.match(name) is not None
 
 
-@lru_cache(maxsize=1024)
-def by_name(entries: tuple[str, ...]) -> tuple[str, ...]:
+@cached
+def by_name(entries: Entries) -> Entries:
     """Returns the entries, each without its program's directory."""
     found = []
     for entry in entries:

@@ -1,5 +1,7 @@
 """A program is known by the name of its file in every list of programs."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,3 +64,17 @@ def test_many_patterns_equal_one():
     assert not in_list(("a*" * 30 + "b",), "a" * 80, "x")  # at once
     assert in_list(("a?", "b?"), "b1", "b1 -c")
     assert not in_list(("a?", "b?"), "xb1", "b1 -c x")
+
+
+def test_of_long_lists_few_are_kept_prepared():
+    """Users may change theirs again and again; each took 300 KB for good."""
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            entries = tuple(f"/opt/{number}/tool-{at}-[abc]*" for at in range(150))
+            assert in_list(entries, "tool-7-b1", "")
+            if number == 50:
+                before = tracemalloc.get_traced_memory()[0]
+        assert tracemalloc.get_traced_memory()[0] - before < 1_000_000
+    finally:
+        tracemalloc.stop()
