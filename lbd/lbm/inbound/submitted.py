@@ -31,6 +31,9 @@ GANG_HOSTS_BYTES = (128 << 10) - len("LBD_GANG_HOSTS=")  # limit of execve for o
 CUTOFF_S_MAX = 1e12
 NAMED = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*=")  # what every shell passes on
 KNOWN = 8  # submissions whose attempts alternate here
+KNOWN_BYTES = 16 << 20  # of these; the latest is kept in any case
+LONG_BYTES = 64 << 10  # an order of which only the latest is kept
+COPIES = 2  # of a request: as it came, and as it is read
 # Variables that each attempt has of its own.
 OWN = {
     b"LBD_JOB_ID", b"LBD_ATTEMPT", b"LBD_TIER", b"LBD_SLOTS", b"LBD_ARRAY_INDEX", b"LBD_ARRAY_ID",
@@ -60,6 +63,7 @@ class Common:
     _circumstances: tuple[LocalUser | None, Config, bool] | None = None
     _packed: dict[Numbers, bytes] = field(default_factory=dict)
     _has_odd_names: bool | None = None
+    _packed_bytes: int = 0
 
     @property
     def has_odd_names(self) -> bool:
@@ -83,15 +87,23 @@ class Common:
         known = self._circumstances
         # Configurations are compared by identity: they are large, and a new one is another object.
         if known is None or (known[0], known[2]) != (run_as, limited_cpu) or known[1] is not config:
-            self._packed.clear()
+            self._forget()
             self._circumstances = run_as, config, limited_cpu
         packed = self._packed.get(numbers)
         if packed is None:
-            if len(self._packed) >= KNOWN:
-                self._packed.clear()
             packed = pack_common(self._make(numbers, run_as, config, limited_cpu))
+            if len(self._packed) >= KNOWN or len(packed) > LONG_BYTES:
+                self._forget()
             self._packed[numbers] = packed
+            self._packed_bytes += len(packed)
         return Order(argv=list(self.request.argv), packed=packed)
+
+    def _forget(self) -> None:
+        self._packed.clear()
+        self._packed_bytes = 0
+
+    def size_bytes(self, request_bytes: int) -> int:
+        return COPIES * request_bytes + self._packed_bytes
 
     def _make(
         self, numbers: Numbers, run_as: LocalUser | None, config: Config, limited_cpu: bool
@@ -115,11 +127,15 @@ class Submitted:
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = read(*key)
-            if len(self._known) > KNOWN:
-                self._known.popitem(last=False)
         else:
             self._known.move_to_end(key)
+        while len(self._known) > 1 and (len(self._known) > KNOWN or self.bytes > KNOWN_BYTES):
+            self._known.popitem(last=False)
         return found
+
+    @property
+    def bytes(self) -> int:
+        return sum([one.size_bytes(len(key[0])) for key, one in self._known.items()])
 
 
 def submitter_of(start: dispatch_pb2.Start) -> Submitter | None:

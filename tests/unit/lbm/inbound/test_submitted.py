@@ -172,3 +172,25 @@ def test_one_with_more_words_than_a_queued_job_may_have_is_not_begun(words):
     if common.fault:
         assert not common.request.argv, "they are not kept"
     assert QUEUED_FIELDS_MAX > QUEUED_WORDS_MAX + 11_000  # with the names of files
+
+
+def test_what_is_kept_of_submissions_is_bounded_in_bytes():
+    """Eight submissions of 6 MB, each started eight times, took half a gigabyte."""
+    submitted, limit = Submitted(), 60_000_000
+    for number in range(8):
+        variables = [b"V%d_%d=" % (number, at) + b"x" * 130_000 for at in range(43)]
+        request = lbm_pb2.RunRequest()
+        request.CopyFrom(REQUEST)
+        request.environment.extend(variables)
+        for attempt in range(1, 9):
+            start = started(request)
+            start.attempt = attempt
+            common = submitted.common(start)
+            order = common.order(start, ANN, CONFIG, limited_cpu=True)
+            assert b"LBD_ATTEMPT=%d" % attempt in order.packed
+            assert submitted.bytes == sum(
+                2 * len(key[0]) + sum(map(len, one._packed.values()))
+                for key, one in submitted._known.items()
+            ) < limit  # fmt: skip
+            assert submitted.common(start) is common
+    assert len(submitted._known) == 1
