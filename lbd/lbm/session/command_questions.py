@@ -27,6 +27,7 @@ from lbd.load.process_table import task_of
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
 from lbd.local.json_socket import Json, Refusal, bounded_s
+from lbd.local.turns import Turns
 from lbd.model import JobId, JobState
 from lbd.net.gen import lbm_pb2 as pb
 from lbd.process.job_log import JobLog
@@ -40,6 +41,7 @@ PEER_S = 3.0
 PATIENCE_MAX_S = 20.0  # for one answer
 SENDING_MAX = 64  # concurrent signals of one user to commands that run here
 WAITS_MAX = 512  # at once; beyond that the answer comes at once, and the client asks again
+AT_ONCE = 2  # questions of one user, or one other host, to the accounting
 USER_CHARS, HOST_CHARS = 255, 253
 VERBS = ("show", "kill", "wait")
 CODES = ("denied", "missing", "unavailable", "usage")
@@ -50,6 +52,7 @@ class CommandAnswers:
         self._home = home
         self._admins = admins
         self._waits = 0
+        self._turns = Turns(AT_ONCE)
         self._sending: dict[asyncio.Task[None], int] = {}  # and the uids of their users
 
     async def answer(self, question: Json, caller: Caller) -> Json:
@@ -154,7 +157,9 @@ class CommandAnswers:
 
     async def _from_the_accounting(self, asked: pb.CommandRequest, host: str) -> pb.CommandReply:
         """Raises LbdError."""
-        found = await self._home.usage.ask(lambda store: store.by_id(asked.id))
+        asker = asked.uid if host == self._home.config.host.name else host
+        async with self._turns.turn(asker):
+            found = await self._home.usage.ask(lambda store: store.by_id(asked.id))
         if found is None:
             raise Refusal(f"no job {asked.id}", "missing")
         number, usage = found

@@ -11,7 +11,7 @@ from lbd.config.access import AdminConfig, AdmissionConfig
 from lbd.config.schema import Config
 from lbd.errors import Unavailable
 from lbd.lbm.link.user_threads import Threads
-from lbd.lbm.session.command_questions import SENDING_MAX, CommandAnswers, over
+from lbd.lbm.session.command_questions import AT_ONCE, SENDING_MAX, CommandAnswers, over
 from lbd.lbm.usage.record import Usage
 from lbd.load.process_table import task_of
 from lbd.local.caller import Caller
@@ -77,6 +77,33 @@ async def test_a_host_that_the_owner_does_not_admit_speaks_for_no_user(verb):
     assert (await closed.of_own(asked, "h1")).code != "denied"
     assert (await closed.of_own(asked, "h2")).code != "denied"  # where it has run
     assert (await closed.of_own(asked, "h3")).code != "denied"  # one of admin.hosts
+
+
+async def test_who_asks_about_very_many_keeps_no_other_from_the_accounting():
+    """It has one thread, and 64 questions of one user kept everybody else's out."""
+    answers, asking, goes_on = answers_of(*ANN), 0, asyncio.Event()
+    ask = answers._home.usage.ask
+
+    async def slow(question):
+        nonlocal asking
+        asking += 1
+        await goes_on.wait()
+        return await ask(question)
+
+    answers._home.usage.ask = slow
+
+    def questions(uid, host, count):
+        asked = pb.CommandRequest(id="h1-26", verb="show", user="ann", uid=uid)
+        return [asyncio.create_task(answers.of_own(asked, host)) for _ in range(count)]
+
+    tasks = questions(1001, "h1", 100) + questions(1000, "h2", 100)
+    await asyncio.sleep(0.01)
+    assert asking == 2 * AT_ONCE
+    tasks += questions(1000, "h1", 1)
+    await asyncio.sleep(0.01)
+    assert asking == 2 * AT_ONCE + 1
+    goes_on.set()
+    assert [reply.code for reply in await asyncio.gather(*tasks)].count("") == 201
 
 
 @pytest.mark.parametrize("job", ["\x1b[2J", "\ud800", "x" * 200, "", "h1-1\n"])
