@@ -35,7 +35,7 @@ UNDER_WAY_MAX = 64  # for signed-in viewers, and as many again for all others
 OF_USER_MAX = 16
 AT_ONCE = 8
 PATIENCE_S = 12.0
-GIVEN_S, GIVEN_BYTES = 5.0, 8 << 20  # a browser asks for the changes as soon as it has the page
+GIVEN_S, GIVEN_BYTES = 20.0, 24 << 20  # versions that viewers have, for what changes next
 NOTHING_DRAWN = Drawn({}, {}, {})
 Found = TypeVar("Found")
 
@@ -185,9 +185,11 @@ class Desk:
             return Made(page.title, page.at, draw(page))
 
     def give(self, question: Question, drawn: Drawn) -> None:
-        """Remembers the page as the viewer has it, for the request for changes that follows."""
-        key = question.key, drawn.mark
-        self._given.put(key, drawn, drawn.size_bytes, time.monotonic(), GIVEN_S)
+        """Remembers the page as the viewer has it. If there are too many, the viewer is sent all of
+        the page again."""
+        key, now_s = (question.key, drawn.mark), time.monotonic()
+        if self._given.get(key, now_s) is None:
+            self._given.put(key, drawn, drawn.size_bytes, now_s, GIVEN_S)
 
     def given(self, question: Question, mark: str) -> Drawn | None:
         return self._given.get((question.key, mark), time.monotonic())

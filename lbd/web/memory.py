@@ -4,8 +4,8 @@ The answers of the daemons may have 64 MB of text, and ten times as much as obje
 
 - **Made.** Pages from short answers are made side by side, one page at a time from long ones, and
   what becomes objects is limited. A list of jobs is read one job at a time.
-- **Kept.** The HTML of pages, not the answers they were made from, until it is out of date or
-  newer pages need the room.
+- **Kept.** The HTML of pages, and of those that viewers have, not the answers they were made from,
+  until it is out of date or newer pages need the room.
 - **Sent.** Long JSON is sent in pieces; what viewers have yet to read of it is limited.
 """
 
@@ -22,8 +22,8 @@ from lbd.local.json_socket import ANSWER_LIMIT_BYTES, Json, Reading, Refusal
 SHORT_BYTES = 512 << 10  # of all answers for a page
 OBJECTS_BYTES = 16 << 20  # likewise, as text
 TURN_S = 10.0
-KEPT_BYTES, KEPT_SHARE = 32 << 20, 4
-SENT_BYTES = 64 << 20  # each user has half of it
+KEPT_BYTES, KEPT_SHARE = 24 << 20, 4
+SENT_BYTES = 48 << 20  # each user has half of it
 PIECE_BYTES = 256 << 10
 TOO_LONG = "the answer is too long for a page: use filters, or lbctl"
 BUSY = "other long pages are being generated; try again in a moment"

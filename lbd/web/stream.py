@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 from lbd.errors import LbdError
 from lbd.web.desk import Desk, Question
-from lbd.web.drawn import Drawn, event
+from lbd.web.drawn import event
 from lbd.web.view import Viewer
 
 TICK_S = 2.0
@@ -54,7 +54,7 @@ class Streams:
         self._open[uid] += 1
         try:
             yield RETRY
-            shown: Drawn | None = self._desk.given(question, mark)
+            parts: tuple[str, ...] = ()  # that the viewer has, if known
             end_s = asyncio.get_running_loop().time() + LIFE_S
             while not self._ending.is_set() and asyncio.get_running_loop().time() < end_s:
                 if not self._may_look(question.viewer):
@@ -65,11 +65,15 @@ class Streams:
                 except LbdError as problem:
                     yield event("trouble", json.dumps(str(problem)))
                 else:
-                    if shown is not None and shown.parts.keys() != drawn.parts.keys():
+                    shown = self._desk.given(question, mark)
+                    parts = parts or (tuple(shown.parts) if shown is not None else ())
+                    if parts and set(parts) != drawn.parts.keys():
                         yield event("reload", "{}")
                         return
-                    yield drawn.since(shown)
-                    shown = drawn
+                    self._desk.give(question, drawn)
+                    mark, parts, news = drawn.mark, tuple(drawn.parts), drawn.since(shown)
+                    del drawn, shown  # the desk keeps so many of these; the next tick may be late
+                    yield news
                 try:
                     async with asyncio.timeout(self._pause_s(question)):
                         await self._ending.wait()

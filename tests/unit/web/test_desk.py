@@ -8,7 +8,8 @@ import weakref
 import pytest
 
 from lbd.errors import Unavailable
-from lbd.web.desk import Desk, Kind, Question
+from lbd.web.desk import GIVEN_BYTES, Desk, Kind, Question
+from lbd.web.drawn import Drawn
 from lbd.web.memory import KEPT_BYTES
 from lbd.web.stream import Streams
 from lbd.web.view import NOBODY, Item, Line, Page, Table, Viewer
@@ -130,7 +131,32 @@ async def test_pages_are_kept_in_so_many_bytes(desk):
     for number in range(100):
         await desk.page(Question(Kind("/p", make, 100.0), ANN, str(number), ()))
     assert desk._made.bytes <= KEPT_BYTES
-    assert 10 < len(desk._made) < 40
+    assert 10 < len(desk._made) < 25
+
+
+async def test_what_viewers_have_is_kept_in_so_many_bytes(desk):
+    """Thirty streams of a user, each of another long page, kept 40 MB."""
+
+    def make(asked):
+        return Page("p", [Line("a", "A", asked.name + "x" * 1_000_000)])
+
+    streams = [
+        Streams(desk, asyncio.Event(), tick_s=0.0).events(
+            Question(Kind("/p", make, 0.0), ANN, str(number), ())
+        )
+        for number in range(30)
+    ]
+    for events in streams:
+        for _ in range(2):
+            await anext(events)
+    for events in streams:
+        assert b"event: parts" in await anext(events)  # what has been dropped is sent again
+    assert desk._given.bytes <= GIVEN_BYTES
+    gc.collect()
+    drawns = [one for one in gc.get_objects() if isinstance(one, Drawn)]
+    assert len(drawns) < 25
+    for events in streams:
+        await events.aclose()
 
 
 async def test_the_json_of_a_page_is_made_of_what_it_is_made_from(desk):
