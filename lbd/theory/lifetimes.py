@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from math import exp, log
 from operator import mul
 
-SHORTEST_S = 1e-3  # shorter lifetimes are not measured
+SHORTEST_S, LONGEST_S = 1e-3, 1e12  # what is learnt: shorter ones are not measured
 SHORTEST_LOG = log(SHORTEST_S)
 NARROWEST = 1e-3  # least distance of the bounds, relative to their size
 OLDER_FEWEST = 5  # the fewest long jobs for a second line; fewer short ones than that come last
@@ -135,6 +135,13 @@ class UniformLog:
             return math.inf
         from_s = max(age_s, lives.shortest_s)
         return (lives.longest_s - from_s) / log(lives.longest_s / from_s) - age_s
+
+
+def learnt_s(life_s: float) -> float:
+    """Returns the lifetime as it is learnt: above 0 and finite, whatever was reported or is on
+    record. Two clocks may show the same moment for the begin and the end of a job, and much of what
+    is foretold divides by a lifetime, or takes its logarithm."""
+    return min(max(SHORTEST_S, life_s), LONGEST_S)  # in this order also for NaN
 
 
 def fit(lives_s: Sequence[float]) -> UniformLog:

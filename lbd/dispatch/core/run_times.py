@@ -15,6 +15,7 @@ from statistics import median
 from typing import NamedTuple
 
 from lbd.dispatch.core.discipline import QueuedJob
+from lbd.theory.lifetimes import learnt_s
 
 RUNS_KEPT = 100
 KINDS_KNOWN = 10_000
@@ -65,7 +66,7 @@ class Times:
         if runs is None:
             runs = own[key] = Runs(array("d"), array("q"))
             self._count += 1
-        runs.times_s.append(time_s)
+        runs.times_s.append(learnt_s(time_s))
         del runs.times_s[:-kept]
         if line is not None:
             runs.lines.append(line)

@@ -14,7 +14,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from lbd.model import Needs
-from lbd.theory.lifetimes import OLDER_FEWEST, UniformLog, fit_in_two
+from lbd.theory.lifetimes import OLDER_FEWEST, UniformLog, fit_in_two, learnt_s
 
 KEPT = 1000
 FEWEST = 5  # ended jobs needed to predict anything
@@ -38,6 +38,7 @@ class SlotTimes:
     _unforeseen: int = 0  # how many since lived longer than they allow
 
     def ended(self, life_s: float, kind: Hashable = None) -> None:
+        life_s = learnt_s(life_s)
         self.recent_s.append(life_s)
         self.count += 1
         kind = self.count if kind is None else kind

@@ -9,7 +9,7 @@ from lbd.dispatch.core.outlook.comers import NOBODY, Came
 from lbd.dispatch.core.outlook.needs_outlook import NeedsOutlook
 from lbd.dispatch.core.servers import Server
 from lbd.text.units import counted
-from lbd.theory.lifetimes import UniformLog
+from lbd.theory.lifetimes import UniformLog, learnt_s
 
 CLOSED_SHOWN = 2  # hosts with their reasons
 
@@ -65,7 +65,8 @@ class QueueOutlook:
             return None
         known, found_s = min(slots, since.known), 0.0
         if known:
-            found_s = starts_s(known, self.total, since.work_s / since.known, self.slot_times)
+            run_s = learnt_s(since.work_s / since.known)  # rounding may have left 0
+            found_s = starts_s(known, self.total, run_s, self.slot_times)
         if self.slot_times is not None:
             found_s += (slots - known) * self.slot_times[2] / self.total
         return found_s

@@ -1,10 +1,13 @@
 from array import array
+from math import inf, isfinite, log, nan
 
 import pytest
 
 from lbd.dispatch.core.discipline import QueuedJob
+from lbd.dispatch.core.malleable.slot_times import SlotTimes
 from lbd.dispatch.core.run_times import RUNS_KEPT, Nearest, RunTimes
 from lbd.model import HostId, JobId
+from lbd.theory.next_run import spread_out
 from tests.unit.dispatch.core.test_queues import Table
 
 
@@ -105,3 +108,18 @@ def test_a_job_that_ran_before_a_new_dispatcher_keeps_its_age():
     assert list(table.queues.run_times.of(QueuedJob(JobId("2"), command=3))) == [110.0]
     assert list(table.queues.slot_times.recent_s) == [110.0]
     table.queues.ran_before(JobId("old"), 1.0)  # it has ended
+
+
+@pytest.mark.parametrize("run_s", [0.0, -1.0, nan, inf, 5e-324])
+def test_no_run_time_is_learnt_by_which_a_forecast_cannot_divide(run_s):
+    """A job whose begin and end were recorded at one moment made every forecast fail, and with it
+    all users' submissions and lists of jobs."""
+    times, slots = RunTimes(), SlotTimes()
+    for line in range(20):
+        times.ended(job(line), run_s)
+        slots.ended(run_s, line)
+    known = (*times.of(job(99)), *slots.recent_s)
+    assert len(known) == 40
+    assert all(0 < one < inf and isfinite(log(one)) for one in known)
+    times_s, _ = spread_out(times.of(job(99)), 0.2)
+    assert all(map(isfinite, times_s))
