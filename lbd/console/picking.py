@@ -1,7 +1,7 @@
 """Reads the list in a daemon's answer one object at a time.
 
-The objects of an answer take some ten times as much memory as its text. Whoever needs few of them
-picks these while the answer is read, so no others are there at once.
+The objects of an answer take some ten times as much memory as its text. A page that needs few of
+them picks these while the answer is read, so no others are in memory at once.
 """
 
 import json

@@ -20,6 +20,11 @@ WATCHED_BYTES = 16 << 10
 LEDGER_TOKEN_BYTES = 16  # by which a host knows the ledger that has its jobs
 
 
+def is_ledger_token(token: bytes) -> bool:
+    """Whether it may be kept with each job: a host that poses as dispatcher can send any bytes."""
+    return 0 < len(token) <= LEDGER_TOKEN_BYTES
+
+
 class Submitter(NamedTuple):
     origin: str
     user: str

@@ -26,7 +26,7 @@ from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.parsing import TooManyFields, parsed_in_turns
 from lbd.net.peers import Peers
 from lbd.net.question import ChannelMayClose, Unanswered, ask
-from lbd.net.submitter import LEDGER_TOKEN_BYTES, WATCHED_BYTES
+from lbd.net.submitter import WATCHED_BYTES, is_ledger_token
 from lbd.text.dispatcher_phrases import SAID_CHARS, silence
 from lbd.text.index_list import COUNT_MAX
 from lbd.text.one_line import one_line
@@ -200,7 +200,7 @@ class DispatcherClient:
 
     def _checked(self, reply: pb.SubmitReply) -> pb.SubmitReply:
         """Checks the reply, since we keep bytes for each job it names. Raises Unavailable."""
-        known_by = 0 < len(reply.ledger_token) <= LEDGER_TOKEN_BYTES
+        known_by = is_ledger_token(reply.ledger_token)
         if reply.error or (reply.first > 0 and 0 < reply.count <= COUNT_MAX and known_by):
             return reply
         text = f"{reply.count} jobs from number {reply.first}" if known_by else "jobs, not where"

@@ -45,7 +45,7 @@ from lbd.local.rate_limit import TimeShares
 from lbd.model import STOPPED, Closed, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.spooled_output import NO_ROOM_CHARS
-from lbd.net.submitter import LEDGER_TOKEN_BYTES
+from lbd.net.submitter import is_ledger_token
 from lbd.process.boot_clock import clock_s
 from lbd.process.job_log import JobLog
 from lbd.process.wake_ups import Alarm
@@ -147,7 +147,7 @@ class DispatcherLine:
 
     def _connected(self, call: "Call", ledger_token: bytes) -> asyncio.Task[None]:
         """Raises ValueError."""
-        if not 0 < len(ledger_token) <= LEDGER_TOKEN_BYTES:
+        if not is_ledger_token(ledger_token):
             raise ValueError("it does not show of which ledger it is")
         self._client.obeys(ledger_token.hex())
         self._held.connected(ledger_token, clock_s())

@@ -9,8 +9,8 @@ For each user a number of jobs is watched, the same number for each notice. The 
 array are watched when those have ended. So neither the queue's answer nor our memory grows with the
 array, and jobs that never begin do not keep other users' notifications back.
 
-The jobs of a ledger that the queue does not have now are not watched. Whoever has another ledger
-knows nothing of them, and may number its own jobs the same.
+The jobs of a ledger that the queue does not have now are not watched. A dispatcher with another
+ledger knows nothing of them, and has jobs of the same numbers.
 """
 
 import asyncio

@@ -16,9 +16,8 @@ import logging
 import os
 import re
 import sys
-import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from pathlib import Path
@@ -277,28 +276,6 @@ class PackStore:
         for suffix in (PACK, NOTE, PACK + UNFINISHED):
             with contextlib.suppress(OSError):
                 (self.root / (name + suffix)).unlink(missing_ok=True)
-
-    def sweep(
-        self,
-        ended_days: float,
-        unknown_days: float,
-        open_names: set[str],
-        strangers: Set[str] = frozenset(),
-    ) -> None:
-        """Removes packs and notes of jobs that ended so long ago (a note is written when its last
-        job ends), and those of no known job. `strangers`: those of another ledger's jobs."""
-        for path in self.files():
-            name = path.name.partition(".")[0]
-            if name in open_names:
-                continue
-            note = self.root / (name + NOTE)
-            with contextlib.suppress(OSError):
-                days = ended_days if note.exists() and name not in strangers else unknown_days
-                written_s = (note if note.exists() else path).stat().st_mtime
-                if written_s < time.time() - days * DAY_S:
-                    if path == note:  # a pack goes before its note
-                        (self.root / (name + PACK)).unlink(missing_ok=True)
-                    path.unlink(missing_ok=True)
 
 
 def read_note(path: Path) -> Note | int:

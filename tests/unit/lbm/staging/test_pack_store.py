@@ -19,7 +19,7 @@ from lbd.lbm.staging.pack_store import (
     PackStore,
     disk_bytes,
 )
-from lbd.lbm.staging.sweep import sweep
+from lbd.lbm.staging.sweep import remove_old, sweep
 from tests.unit.until import until
 
 DAY_S = 86400.0
@@ -149,10 +149,10 @@ def test_of_a_note_that_is_over_and_without_outputs_its_user_and_its_age_stay(tm
     assert json.loads((store.root / f"{name}.note").read_text()) == {"uid": 1000}
     assert PackStore(str(tmp_path)).resumed() == ([], [(name, 1000, FILES_BYTES + 4)])
     assert store.closed(name) is None
-    store.sweep(7, 90, set())
+    remove_old(store, 7, 90, set())
     assert store.names() == {name}
     age(store, name, 8)
-    store.sweep(7, 90, set())
+    remove_old(store, 7, 90, set())
     assert store.names() == set()
 
 
@@ -198,7 +198,7 @@ def test_what_is_removed_and_when(tmp_path):
     for name, days in ((ended, 8), (recent, 6), (waits, 99), (unknown, 91), (lately, 8)):
         age(store, name, days)
     for _ in range(2):
-        store.sweep(7, 90, {waits})
+        remove_old(store, 7, 90, {waits})
         left = {path.name for path in store.root.iterdir()}
         assert left == {
             *(f"{name}{suffix}" for name in (recent, waits) for suffix in (".pack", ".note")),

@@ -18,6 +18,7 @@ from lbd.lbm.staging import pack_store, queued_files
 from lbd.lbm.staging.open_notes import OpenNotes
 from lbd.lbm.staging.pack_store import Note
 from lbd.lbm.staging.queued_files import DAY_S, WATCHED_MAX, QueuedFiles, mark_of
+from lbd.lbm.staging.sweep import remove_old
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.pack.unpack import Fetching
 from tests.unit.turns import others_turns
@@ -295,7 +296,7 @@ async def test_the_names_of_one_users_files_leave_disk_for_others(tmp_path, monk
     week_s = time.time() - 8 * DAY_S
     for path in root.iterdir():
         os.utime(path, (week_s, week_s))
-    files.store.sweep(7, 90, set(files._open))
+    remove_old(files.store, 7, 90, set(files._open))
     files.store.keep(files.store.names())
     await queued(files, long, HOSTILE, 200)
 
