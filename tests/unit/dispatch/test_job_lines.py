@@ -40,12 +40,12 @@ def test_a_change_says_what_happened_to_which_attempt_and_why(given, said):
 def test_a_line_that_is_kept_keeps_no_list_of_hosts():
     """4,000 lines, each with a list of a thousand hosts, took 400 MB."""
     barred = frozenset(HostId(f"h{number}") for number in range(1000))
-    live = Live(QueuedJob(JobId("55"), barred=barred))
+    live = Live(QueuedJob(JobId("55000001"), barred=barred))
     made = changed(live, JobState.CANCELLED)
     assert made.barred is barred
     count = len(gc.get_referrers(barred))
     say(SimpleNamespace(jobs={}), [made])
-    (line,), _ = RECENT.of("55", time.time())
+    (line,), _ = RECENT.of("55000001", time.time())
     assert line.text == "cancelled"
     assert len(gc.get_referrers(barred)) == count
 
