@@ -847,11 +847,14 @@ class Lifecycle:
             ending = replace(ending, reason=gang.moves.get(live.job.id, why))
         if fate is Fate.EVICTED and (why := self._excused(live, name, now_s)):
             return self._hold(live, why, fate, ending, now_s, rng)
+        actions = list[Action]()
         if live.job.id in gang.late:
             live.reason = f"{name}: was not ready within {self.terms.gang_hold_s:g} s"
             self._keep_from(live, name, now_s)
+            if self.hosts.held_in_vain(name, live.job):
+                actions += self._host_failed(name, live.job, now_s, rng)
         gang.late.discard(live.job.id)
-        return self._again(live, fate, ending, now_s, rng)
+        return actions + self._again(live, fate, ending, now_s, rng)
 
     def _keep_whole(self, live: Live, gang: Gang, now_s: float, rng: Random) -> list[Action]:
         """Decides about the rest of the gang after this member was refused or lost."""

@@ -251,6 +251,9 @@ class Account:
             self.is_evicted(row, name)
         if row.job.id in gang.late:
             self.kept_from(row, name)
+            self.places[name].in_vain.add(row.job.user)
+            if len(self.places[name].in_vain.users()) > 1:
+                self.fails(name, row)
         gang.late.discard(row.job.id)
         self.waits(row, fate)
 

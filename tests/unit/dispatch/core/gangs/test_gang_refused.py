@@ -130,6 +130,24 @@ def test_a_host_that_does_not_call_off_its_task_does_not_keep_the_gang():
     assert {one.host for one in of_kind(Begin, actions)} == {H1, H2}
 
 
+@pytest.mark.parametrize(("users", "is_fault"), [(("ann", "bob"), True), (("ann", "ann"), False)])
+def test_a_host_that_is_never_ready_is_set_aside_once_two_users_have_seen_it(users, is_fault):
+    """Each gang anew held its slots on all hosts for a minute, and started without that host."""
+    table = Table(hosts=(H1, H3), slots=1, gang_hold_s=HOLD_S, lease_s=1000.0, host_failures=1)
+    for user in users:
+        begins = send(table, table.gang(2, user=user))
+        for one in begins:
+            if one.host == H1:
+                table.ready(one)
+        table.now_s += HOLD_S
+        table.life.tick(*table.when)
+        for one in begins:
+            table.refused(one, "late")
+        table.host(H1, 1)
+        table.host(H3, 1)
+    assert table.life.hosts.aside() == ([H3] if is_fault else [])
+
+
 def test_a_task_that_was_released_and_never_begins_is_lost_and_all_start_again():
     table = table_of(h1=1, h2=1, h3=1)
     table.host(H2, 1, load=3.0)
