@@ -22,6 +22,7 @@ from operator import mul
 SHORTEST_S, LONGEST_S = 1e-3, 1e12  # what is learnt: shorter ones are not measured
 SHORTEST_LOG = log(SHORTEST_S)
 NARROWEST = 1e-3  # least distance of the bounds, relative to their size
+SHORT_OF = 1 - 1e-12  # of the longest: what is left of it can still be divided by
 OLDER_FEWEST = 5  # the fewest long jobs for a second line; fewer short ones than that come last
 OLDER_FACTOR = 2.0  # the least factor between short and long ones
 OLDER_SURE = 5.0  # a gap that one line would leave by chance once in e^5 times
@@ -75,7 +76,7 @@ class UniformLog:
         ended."""
         if self.older is not None and age_s >= self.older_from_s:
             return self.older.at_age(age_s)
-        return self if age_s < self.longest_s else None
+        return self if age_s < self.longest_s * SHORT_OF else None
 
     def share_at(self, age_s: float) -> float:
         """Returns the share of all jobs that live longer, by the lines that apply at this age."""
