@@ -21,7 +21,6 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from lbd.config.dispatch import LEASE_S_MAX, LEASE_S_MIN
 from lbd.errors import LbdError
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.attempts_ahead import Ahead
@@ -84,7 +83,8 @@ class DispatcherLine:
         self._beside = beside
         self._host, self._client = host, client
         client.spools.own_logs = partial(output_of, self)
-        self._held = HeldAttempts()
+        self._held = HeldAttempts(lambda: host.config.dispatch.lease_s)
+        client.spool.files.ledger_of = self._held.ledger_of
         self._leases = client.leases
         self._ahead = Ahead(host.config.dispatch.ahead_s)
         self._pending = PendingReports[pb.AttemptReport]()
@@ -173,7 +173,7 @@ class DispatcherLine:
     def _heartbeat(self) -> pb.Heartbeat:
         total, ahead, leases, now_s = self._host.slots.total, self._ahead, self._leases, clock_s()
         used, self._is_full = self._others.note(), self.spool.is_full()
-        self._held.end_others(self._host.config.dispatch.lease_s, now_s)
+        self._held.end_others(now_s)
         ahead.reported = ahead.depth(total)
         closed = Closed.STOPPING if self._ending else self._closed
         keeper = claim(self._host.link, self._held.names)
@@ -205,14 +205,14 @@ class DispatcherLine:
         if not down.HasField("reply"):
             return
         reply, leases = down.reply, self._leases
-        if not LEASE_S_MIN <= reply.lease_s <= LEASE_S_MAX:
-            raise ValueError(f"a lease of {reply.lease_s} s")
         self._client.leads(self._client.leader)
-        if leases.are_now(reply.lease_s):
+        now_s = clock_s()
+        lease_s = self._held.lease_s(reply.lease_s, now_s)
+        if leases.are_now(lease_s):
             self._wake.set()  # the next heartbeat may be due sooner
         named = {(JobId(item.job), item.attempt): None for item in reply.renewed}  # each once
         ours = {key: held for key in named if (held := self._held.ordered(key)) is not None}
-        for key in leases.renew(reply.number, ours, reply.lease_s, clock_s()):
+        for key in leases.renew(reply.number, ours, lease_s, now_s):
             ours[key].attempt.feed(e.Renewed(leases.until_s[key]))
         self.summary = {"mode": reply.mode, "leader": self._client.leader,
                         "queued": reply.queued, "running": reply.running}  # fmt: skip
@@ -244,7 +244,8 @@ class DispatcherLine:
             return self._turn_away(start, "late", ENDING)
         if why := self._held.orders.why_not(start):  # others' jobs may well start here
             return self._turn_away(start, "no-room", why)
-        until_s = self._leases.take(key, start.anchor, start.lease_s, clock_s())
+        lease_s = self._held.lease_s(start.lease_s, now_s := clock_s())
+        until_s = self._leases.take(key, start.anchor, lease_s, now_s)
         if until_s is None:
             self._heartbeat_wanted = True  # from which the next order's lease can count
             return self._turn_away(start, "late", "the order arrived too late")

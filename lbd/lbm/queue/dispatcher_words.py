@@ -8,6 +8,7 @@ attempts that no other dispatcher would accept from this host.
 from collections import Counter
 from dataclasses import dataclass, field
 
+from lbd.config.dispatch import LEASE_S_MAX, LEASE_S_MIN
 from lbd.lbm.core.execution_events import ReportRefused
 from lbd.lbm.core.journey_events import Refused
 from lbd.net.gen import dispatch_pb2 as pb
@@ -34,6 +35,8 @@ def read_down(message: bytes) -> pb.WorkDown:
         raise ValueError(f"more than {SAID_MAX} orders at once")
     if any(len(stop.stop_reason) > WORD_CHARS_MAX for stop in down.stops):
         raise ValueError(f"a stop reason of more than {WORD_CHARS_MAX} characters")
+    if down.HasField("reply") and not LEASE_S_MIN <= down.reply.lease_s <= LEASE_S_MAX:
+        raise ValueError(f"a lease of {down.reply.lease_s} s")
     if down.reply.mode:
         down.reply.mode = one_line(down.reply.mode, MODE_CHARS_MAX)
     return down

@@ -10,7 +10,7 @@ that of the ledger.
 import asyncio
 import signal
 from collections import UserDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from logging import getLogger
 
@@ -43,10 +43,13 @@ class Held:
 
 
 class HeldAttempts(UserDict[Key, Held]):
-    def __init__(self) -> None:
+    def __init__(self, own_lease_s: Callable[[], float]) -> None:
+        """`own_lease_s`: the length of a lease by this host's own settings."""
+        self._own_lease_s = own_lease_s
         self.orders = HeldOrders()
         self.ledger_token = b""  # of the dispatcher that we are connected to
         self.names = set[JobId]()  # of the attempts of its ledger, as the slots know them
+        self._since_s = 0.0  # since when we are connected to that one
         self._left_s: dict[bytes, float] = {}  # since when no dispatcher of the others is connected
         self._is_any = asyncio.Event()
         super().__init__()
@@ -71,9 +74,14 @@ class HeldAttempts(UserDict[Key, Held]):
         """Notes who hears of the attempts from now on."""
         if ledger_token != self.ledger_token:
             self._left_s[self.ledger_token] = now_s
-            self.ledger_token = ledger_token
+            self.ledger_token, self._since_s = ledger_token, now_s
         self.names.clear()
         self.names.update(held.attempt.id for held in self.of_ledger().values())
+
+    def lease_s(self, granted_s: float, now_s: float) -> float:
+        """Returns how much of a lease counts. What a host that is named for seconds has running
+        here must not last for hours."""
+        return min(granted_s, max(self._own_lease_s(), now_s - self._since_s))
 
     def of_ledger(self) -> dict[Key, Held]:
         """The attempts that the dispatcher we are connected to hears of."""
@@ -83,6 +91,11 @@ class HeldAttempts(UserDict[Key, Held]):
         """The attempt, if that dispatcher may give orders about it."""
         held = self.get(key)
         return held if held is not None and held.ledger_token == self.ledger_token else None
+
+    def ledger_of(self, job: str, attempt: int) -> str:
+        """That of the attempt; for one that is not held, of the dispatcher we are connected to."""
+        held = self.get((JobId(job), attempt))
+        return (self.ledger_token if held is None else held.ledger_token).hex()
 
     def alive(self, job: str, attempt: int) -> bool:
         held = self.get((JobId(job), attempt))
@@ -99,14 +112,14 @@ class HeldAttempts(UserDict[Key, Held]):
         """Attempts that have begun and whose end is not settled."""
         return [k for k, held in self.items() if held.attempt.execution.process is not None]
 
-    def end_others(self, lease_s: float, now_s: float) -> None:
+    def end_others(self, now_s: float) -> None:
         """Ends the attempts of other ledgers, once their leases should have been renewed, and
         forgets their ends; those that never began at once. Must be called again and again."""
         others = {key: one for key, one in self.items() if one.ledger_token != self.ledger_token}
         tokens = {held.ledger_token for held in others.values()}
         self._left_s = {token: self._left_s.get(token, now_s) for token in tokens}
         for key, held in others.items():
-            is_time = now_s >= self._left_s[held.ledger_token] + lease_s
+            is_time = now_s >= self._left_s[held.ledger_token] + self._own_lease_s()
             if held.end is not None:
                 if held.attempt.is_over and (is_time or held.end.event == "refused"):
                     del self[key]

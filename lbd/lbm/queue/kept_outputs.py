@@ -71,8 +71,7 @@ def held_by_somebody(root: Path, uid: int, running: Collection[str]) -> list[str
 def kept_in(root: Path) -> Iterator[Kept]:
     """Outputs and packs, those of the oldest jobs first."""
     with contextlib.suppress(OSError):
-        names = sorted(filter(str.isdecimal, os.listdir(root)), key=int)
-        for name in names:
+        for name in sorted(os.listdir(root), key=thousand_of):
             with contextlib.suppress(OSError), os.scandir(root / name) as entries:
                 for entry in sorted(entries, key=age_of):
                     kind = entry.name.rpartition(".")[2]
@@ -82,6 +81,12 @@ def kept_in(root: Path) -> Iterator[Kept]:
                         found = entry.stat(follow_symlinks=False)
                         size_bytes = found.st_blocks * BLOCK_BYTES
                         yield Kept(entry.path, owner_of(entry.path), size_bytes, kind in STREAMS)
+
+
+def thousand_of(directory: str) -> int:
+    """Which thousand jobs have their outputs there."""
+    thousand = directory.rpartition("-")[2]
+    return int(thousand) if thousand.isdecimal() else 0
 
 
 def age_of(entry: os.DirEntry[str]) -> int:

@@ -1,9 +1,11 @@
 """The spool, where the output of the queue's attempts is kept.
 
-The files are spool/THOUSAND/JOB.ATTEMPT.out and .err, and .pack for files to fetch.
+The files are spool/LEDGER-THOUSAND/JOB.ATTEMPT.out and .err, and .pack for files to fetch.
 
 A thousand jobs share one directory. A directory for each job would take longer to make than a short
-job runs, because file systems spread directories over the disk.
+job runs, because file systems spread directories over the disk. Each ledger has directories of its
+own, told by the token that it shows this host: two ledgers have jobs of the same numbers, and a
+host that poses as dispatcher must not have the output of another's jobs overwritten.
 
 The command writes into the file itself, so output survives whatever happens to us. A file that
 grows too large loses its middle (a hole is punched into it, which frees the disk space): the
@@ -42,6 +44,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from glob import escape, glob
 from pathlib import Path
 from typing import TypeVar
 
@@ -113,6 +116,22 @@ class Quick:
         return bool(self.until_s) and self.until_s.get(uid, 0.0) > clock_s()
 
 
+@dataclass(slots=True)
+class SpoolFiles:
+    root: str
+    # the ledger of an attempt, or that of the jobs that people ask about; "" if not known
+    ledger_of: Callable[[str, int], str] = lambda *_: ""
+
+    def path(self, job: str, attempt: int, name: str) -> str:
+        """Returns a string: a `Path` takes longer to make than a file to open."""
+        thousand = int(job) // 1000 if job.isdecimal() else 0
+        file, ledger = f"{job}.{attempt}.{name}", self.ledger_of(job, attempt)
+        if not ledger:  # no dispatcher has been reached yet
+            kept = glob(f"{escape(self.root)}/*-{thousand}/{file}")
+            return kept[0] if kept else f"{self.root}/{thousand}/{file}"
+        return f"{self.root}/{ledger}-{thousand}/{file}"
+
+
 class Spool:
     def __init__(
         self,
@@ -120,8 +139,8 @@ class Spool:
         limit_bytes: int,
         punch_hole: Callable[[int, int, int], None] = punch_hole,
     ) -> None:
-        self._root = spool_root(state_dir)
-        self.root = Path(self._root)
+        self.files = SpoolFiles(spool_root(state_dir))
+        self.root = Path(self.files.root)
         self.holes = Holes(limit_bytes, punch_hole)
         self._blanks: deque[tuple[int, str]] = deque(maxlen=BLANKS)  # account and path
         self._owners: dict[tuple[str, int], int] = {}
@@ -138,7 +157,7 @@ class Spool:
     def open(self, job: str, attempt: int, name: str, uid: int | None = None) -> int:
         """Returns a descriptor for the command, which runs as `uid`, to write to; None: its account
         is not known, so the file is not shared. Nobody else has access. Raises OSError."""
-        file, is_kept = self._file(job, attempt, name), True
+        file, is_kept = self.files.path(job, attempt, name), True
         if uid is not None:
             is_kept = name not in STREAMS or not self.quick.loses(uid)
             if len(self._owners) >= OWNERS_MAX:
@@ -170,7 +189,7 @@ class Spool:
 
     def drop(self, job: str, attempt: int, name: str) -> None:
         """Drops what it has printed there. Raises OSError."""
-        os.truncate(self._file(job, attempt, name), 0)
+        os.truncate(self.files.path(job, attempt, name), 0)
 
     def ended(self, job: str, attempt: int, *, spooled: bool = True) -> str:
         """Notes that all its processes have ended. Returns why its output may not be whole, "" if
@@ -181,7 +200,7 @@ class Spool:
         uid = self._owners.pop((job, attempt), None)
         for name in STREAMS:
             try:
-                found = os.stat(path := self._file(job, attempt, name))
+                found = os.stat(path := self.files.path(job, attempt, name))
             except OSError:
                 continue
             if len(self.left) >= LEFT_MAX:
@@ -202,11 +221,11 @@ class Spool:
 
     def printed_bytes(self, job: str, attempt: int) -> int:
         """How much a running attempt has printed, including what was dropped."""
-        sizes = [sizes_of(self._file(job, attempt, name)) for name in STREAMS]
+        sizes = [sizes_of(self.files.path(job, attempt, name)) for name in STREAMS]
         return printed_in(sizes, self.quick.freed[job, attempt])
 
     def is_full(self) -> bool:
-        return is_full(self._root)
+        return is_full(self.files.root)
 
     @property
     def why_full(self) -> str:
@@ -217,7 +236,7 @@ class Spool:
         """Marks an attempt that printed while the disk was full. Not for the event loop."""
         for name in STREAMS:
             with contextlib.suppress(OSError):
-                path = self._file(job, attempt, name)
+                path = self.files.path(job, attempt, name)
                 os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | stat.S_ISVTX)
 
     def _take_blank(self, path: str, uid: int) -> int | None:
@@ -258,14 +277,9 @@ class Spool:
             self._silent = path, descriptor
         os.write(descriptor, line.encode())
 
-    def _file(self, job: str, attempt: int, name: str) -> str:
-        """Returns a string: a `Path` takes longer to make than a file to open."""
-        thousand = int(job) // 1000 if job.isdecimal() else 0
-        return f"{self._root}/{thousand}/{job}.{attempt}.{name}"
-
     def output(self, job: str, attempt: int) -> str:
         """The path of its output."""
-        return self._file(job, attempt, "out")
+        return self.files.path(job, attempt, "out")
 
     def open_pack(self, job: str, attempt: int, uid: int) -> int:
         """Opens a file for what that user leaves for --fetch. Raises OSError."""
@@ -275,16 +289,16 @@ class Spool:
         return descriptor
 
     def pack(self, job: str, attempt: int) -> Path:
-        """The path of what it has left for --fetch, if anything."""
-        return Path(self._file(job, attempt, "pack"))
+        """What it has left for --fetch, if anything."""
+        return Path(self.files.path(job, attempt, "pack"))
 
     def exists(self, job: str, attempt: int) -> bool:
         """Whether there is a file with its output."""
-        return any(os.path.exists(self._file(job, attempt, name)) for name in STREAMS)
+        return any(os.path.exists(self.files.path(job, attempt, name)) for name in STREAMS)
 
     def was_silent(self, job: str, attempt: int) -> bool:
         """Whether it has printed nothing, so that later attempts got its files."""
-        path = f"{os.path.dirname(self._file(job, attempt, 'out'))}/{SILENT}"
+        path = f"{os.path.dirname(self.files.path(job, attempt, 'out'))}/{SILENT}"
         with contextlib.suppress(OSError):
             listed = read_small(path, os.stat(path).st_size)
             return f"\n{job}.{attempt}\n".encode() in b"\n" + listed
@@ -293,7 +307,7 @@ class Spool:
     def read(self, job: str, attempt: int, name: str, at: int, *, waits: bool = True) -> Piece:
         """Returns the output from `at` on, up to one piece, or no bytes. Raises OSError, in
         particular BlockingIOError if it would have to wait and `waits` is False."""
-        path = self._file(job, attempt, name)
+        path = self.files.path(job, attempt, name)
         first, last = self.holes.of(path)
         dropped = 0
         if first <= at < last:
@@ -313,7 +327,7 @@ class Spool:
         """Whether what it has printed was dropped after its end, for room."""
         for name in STREAMS:
             with contextlib.suppress(OSError):
-                if is_dropped(os.stat(self._file(job, attempt, name))):
+                if is_dropped(os.stat(self.files.path(job, attempt, name))):
                     return True
         return False
 
@@ -329,7 +343,7 @@ class Spool:
         program does that by mistake."""
         takes_more = False
         for name in STREAMS:
-            path = self._file(job, attempt, name)
+            path = self.files.path(job, attempt, name)
             with contextlib.suppress(FileNotFoundError):  # swept, or reused by now
                 much = self.holes.too_much(path, limit_bytes)
                 first, last = self.holes.of(path)
@@ -345,7 +359,7 @@ class Spool:
 
     def is_over(self, job: str, attempt: int, limit_bytes: int | None = None) -> bool:
         """Whether `trim` has anything to do."""
-        paths = (self._file(job, attempt, name) for name in STREAMS)
+        paths = (self.files.path(job, attempt, name) for name in STREAMS)
         return any(self.holes.too_much(path, limit_bytes) for path in paths)
 
     def old(self, keep_days: float, running: set[str]) -> dict[int, list[str]]:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import grpc
 import pytest
 
-from lbd.config.dispatch import HEARTBEAT_S_MAX
+from lbd.config.dispatch import HEARTBEAT_S_MAX, DispatchConfig
 from lbd.config.schema import Config
 from lbd.lbm.core.leases import Leases
 from lbd.lbm.core.slots import Slots
@@ -152,6 +152,7 @@ async def test_no_lease_is_believed_that_cannot_be_set(line, attempts, lease_s, 
 @pytest.mark.parametrize(("lease_s", "every_s"), [(1.0, 0.25), (900.0, HEARTBEAT_S_MAX)])
 async def test_heartbeats_follow_a_changed_lease_at_once(line, attempts, lease_s, every_s):
     """The next one came after a quarter of the old lease, until which no order could arrive."""
+    attempts._host.config = Config(dispatch=DispatchConfig(lease_s=lease_s))
     first = await asyncio.wait_for(line.up.get(), 5)
     reply = pb.HeartbeatReply(number=first.heartbeat.number, lease_s=lease_s)
     line.down.put_nowait(pb.WorkDown(reply=reply))

@@ -42,7 +42,10 @@ def line():
         jobs=Jobs(10), submitted=Submitted(), executions=Executions(slots),
     )  # fmt: skip
     client = SimpleNamespace(
-        spool=None, spools=SimpleNamespace(), leases=Leases(), obeys=lambda _: None
+        spool=SimpleNamespace(files=SimpleNamespace()),
+        spools=SimpleNamespace(),
+        leases=Leases(),
+        obeys=lambda _: None,
     )
     return DispatcherLine(host, client, lambda: None)
 
@@ -50,7 +53,7 @@ def line():
 @pytest.mark.parametrize(
     "down",
     [
-        pb.WorkDown(reply=pb.HeartbeatReply(renewed=[ONE] * (SAID_MAX + 1))),
+        pb.WorkDown(reply=pb.HeartbeatReply(lease_s=30.0, renewed=[ONE] * (SAID_MAX + 1))),
         pb.WorkDown(settled=[ONE] * (SAID_MAX + 1)),
         pb.WorkDown(released=[ONE] * (SAID_MAX + 1)),
         pb.WorkDown(stops=[pb.Stop(job="1")] * (SAID_MAX + 1)),
@@ -75,9 +78,17 @@ def test_no_other_dispatcher_would_take_a_reason_that_long():
         read_down(pb.WorkDown(stops=[stop]).SerializeToString())
 
 
+@pytest.mark.parametrize("lease_s", [float("nan"), 0.0, -1.0, float("inf"), 86401.0, 1e308])
+def test_a_lease_that_cannot_be_is_not_believed(lease_s):
+    """NaN would never have expired; 1e308 s ended the LBM, and a month the keeper."""
+    down = pb.WorkDown(reply=pb.HeartbeatReply(number=1, lease_s=lease_s))
+    with pytest.raises(ValueError, match="lease"):
+        read_down(down.SerializeToString())
+
+
 def test_its_mode_is_a_word():
     """A megabyte of it was more than the LIM accepts, which then heard no more of its LBM."""
-    said = pb.WorkDown(reply=pb.HeartbeatReply(number=1, mode="f\33cfs" * (1 << 20)))
+    said = pb.WorkDown(reply=pb.HeartbeatReply(number=1, lease_s=1.0, mode="f\33cfs" * (1 << 20)))
     mode = read_down(said.SerializeToString()).reply.mode
     assert mode.isprintable()
     assert len(mode) < 100
