@@ -88,15 +88,16 @@ class LoadSender:
         return actions
 
     def _audience(self, centre: HostId | None, everybody: bool, now_s: float) -> list[HostId]:
-        """Returns who gets a report: the acting centres; under DISTED, for a change, every host."""
+        """Returns who gets a report: the acting centres; under DISTED, for a change, every host
+        that is up as well. A host that has just been started knows of none."""
         table = self._table
-        if everybody:
-            return self.others(now_s, alive=True)
-        centres = self.election.heard_lately(now_s, table.params.centre_silence_s)
+        names = self.election.heard_lately(now_s, table.params.centre_silence_s)
         if centre is not None:
-            centres.add(centre)
-        centres.discard(table.me)
-        return sorted([name for name in centres if name in table.entries])
+            names.add(centre)
+        if everybody:
+            names.update(self.others(now_s, alive=True))
+        names.discard(table.me)
+        return sorted([name for name in names if name in table.entries])
 
     def _publish(self, settings: m.Settings, changes: bool, now_s: float) -> list[Action]:
         table, publication = self._table, self.publication
