@@ -44,9 +44,10 @@ def fetch(
     pick: Pick | None = None,
 ) -> Json:
     """Returns {"jobs": those of every host, "missing": the hosts that did not answer, "withheld":
-    by host, the setting that hides some of its jobs, "only_of": the user whose jobs these are, if
-    they are not everybody's}. `of_hosts`: otherwise only the queue is asked. If given, `pick` gets
-    each of the jobs, and "jobs" is empty."""
+    by host, the setting that hides some of its jobs, "unlisted": how many older ones of the queue
+    are left out, "only_of": the user whose jobs these are, if they are not everybody's}.
+    `of_hosts`: otherwise only the queue is asked. If given, `pick` gets each of the jobs, and
+    "jobs" is empty."""
     daemons.lbm({"op": "status"})  # an LBM that hangs fails here, after a shorter wait
     question: Json = {
         "op": "jobs", "all": ended_too, "cluster": True, "tasks": tasks, "hosts": of_hosts,

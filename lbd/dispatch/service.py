@@ -219,7 +219,8 @@ class QueueService:
             if asked.with_attempts:
                 await add_attempts(newest, self._ledger)
                 await self._job_views.add_given(newest, [row for row, _ in lines])
-            return await encoded(newest, absent or ())
+            unlisted = pb.JobsInfo(unlisted=len(jobs) - len(newest))
+            return await encoded(newest, absent or ()) + unlisted.SerializeToString()
         except LedgerTrouble:
             raise
         except LbdError as problem:

@@ -221,6 +221,8 @@ def jobs(ids: Sequence[str] = ()) -> list[Job]:
     missing = reply.get("missing")
     if not ids and isinstance(missing, list) and DISPATCHER in missing:
         raise SlurmError(f"{DISPATCHER} did not answer")
+    if count := whole(reply.get("unlisted")):
+        say(f"{count} older jobs left out: the list would be too long")
     found = rows_in(reply)
     return [Job(row) for row in found if QUEUED_ID.fullmatch(str(row.get("id")))]
 

@@ -155,6 +155,7 @@ class Questions:
         used = {self._home.config.host.name: await self._cpu.here.by_job()}
         missing: list[str] = []
         withheld: Json = {}
+        unlisted = 0
         if asks_hosts and question.get("cluster", True):
             for host, reply in (await self._peers_jobs(everything, asker, is_admin)).items():
                 if reply is None:
@@ -168,16 +169,22 @@ class Questions:
         queue = self._home.queue
         if question.get("cluster", True) and queue is not None and queue.hosts:
             try:
-                found += await self._queue.jobs(
-                    everything, whose, tasks=bool(question.get("tasks"))
-                )
+                are_tasks = bool(question.get("tasks"))
+                queued, unlisted = await self._queue.jobs(everything, whose, tasks=are_tasks)
+                found += queued
             except AnswerTooLong:
                 raise
             except Unavailable:
                 missing.append(DISPATCHER)
         add_cpu(found, used)
         only_of = None if is_admin else asker.user
-        return {"jobs": found, "missing": missing, "withheld": withheld, "only_of": only_of}
+        return {
+            "jobs": found,
+            "missing": missing,
+            "withheld": withheld,
+            "unlisted": unlisted,
+            "only_of": only_of,
+        }
 
     def _signal(self, question: Json, caller: Caller) -> None:
         """Signals a command of this host's users that runs elsewhere. Raises Refusal."""

@@ -102,15 +102,15 @@ class QueueAnswers:
 
     async def jobs(
         self, everything: bool, asker: Asker | None, *, tasks: bool = False
-    ) -> list[Json]:
-        """The jobs for `lbctl jobs`: of `asker`, or of everybody if None. Raises Unavailable."""
-        user = asker.user if asker is not None else ""
+    ) -> tuple[list[Json], int]:
+        """Everybody's jobs if None; and how many older ones are left out. Raises Unavailable."""
+        user = asker.user if asker else ""
         asked = pb.JobsAsked(ended_too=everything, user=user, by_array=not tasks)
-        reply = await self._queue().jobs(asked)
-        if reply.error:
+        if (reply := await self._queue().jobs(asked)).error:
             raise Unavailable(reply.error)
         seen = in_turns(reply.jobs)
-        return [queued_json(job) async for job in seen if asker is None or self.is_of(asker, job)]
+        own = [queued_json(job) async for job in seen if not asker or self.is_of(asker, job)]
+        return own, reply.unlisted
 
     def is_of(self, asker: Asker, job: pb.JobInfo) -> bool:
         uid = job.uid if job.HasField("uid") else NO_UID  # it may say anything

@@ -665,18 +665,20 @@ class PredictInfo(_message.Message):
     def __init__(self, wait_s: _Optional[float] = ..., how: _Optional[str] = ..., free: _Optional[int] = ..., choices: _Optional[_Iterable[_Union[ChoiceInfo, _Mapping]]] = ..., picks: _Optional[_Mapping[str, int]] = ..., warning: _Optional[str] = ..., comparable: _Optional[int] = ..., calibration: _Optional[_Union[CalibrationInfo, _Mapping]] = ..., speedup: _Optional[_Union[SpeedupInfo, _Mapping]] = ..., error: _Optional[str] = ..., guess: _Optional[str] = ..., runs_is_guess: _Optional[bool] = ...) -> None: ...
 
 class JobsInfo(_message.Message):
-    __slots__ = ("error", "jobs", "submitted", "absent", "ledger_token")
+    __slots__ = ("error", "jobs", "submitted", "absent", "ledger_token", "unlisted")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     SUBMITTED_FIELD_NUMBER: _ClassVar[int]
     ABSENT_FIELD_NUMBER: _ClassVar[int]
     LEDGER_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    UNLISTED_FIELD_NUMBER: _ClassVar[int]
     error: str
     jobs: _containers.RepeatedCompositeFieldContainer[JobInfo]
     submitted: SubmitReply
     absent: _containers.RepeatedScalarFieldContainer[str]
     ledger_token: bytes
-    def __init__(self, error: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ..., submitted: _Optional[_Union[SubmitReply, _Mapping]] = ..., absent: _Optional[_Iterable[str]] = ..., ledger_token: _Optional[bytes] = ...) -> None: ...
+    unlisted: int
+    def __init__(self, error: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ..., submitted: _Optional[_Union[SubmitReply, _Mapping]] = ..., absent: _Optional[_Iterable[str]] = ..., ledger_token: _Optional[bytes] = ..., unlisted: _Optional[int] = ...) -> None: ...
 
 class ActRequest(_message.Message):
     __slots__ = ("verb", "selectors", "user", "is_admin", "signal", "uid", "cancels_waiting", "update", "by_number")

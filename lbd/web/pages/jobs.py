@@ -20,7 +20,7 @@ from lbd.console.jobs import (
     states_of,
 )
 from lbd.console.output import marked
-from lbd.console.reply import Json, number, table, text, texts
+from lbd.console.reply import Json, number, table, text, texts, whole
 from lbd.local.json_socket import Refusal
 from lbd.text.one_line import one_line
 from lbd.web.asked import Asked
@@ -53,6 +53,10 @@ def make_jobs(asked: Asked) -> Page:
     parts: list[Part] = [filter_form(asked, "/jobs"), *found.parts()]
     withheld = {host: str(setting) for host, setting in table(reply, "withheld").items()}
     hidden = not_shown(text(reply, "only_of"), filters.user)
+    if count := whole(reply, "unlisted"):
+        hidden = "; ".join(
+            filter(None, (hidden, f"{count} older jobs: the list would be too long"))
+        )
     parts += notes_of(dict.fromkeys(texts(reply, "missing"), ""), withheld, hidden)
     return Page("Jobs", parts, at="/jobs")
 

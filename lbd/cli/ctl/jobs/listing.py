@@ -81,6 +81,7 @@ FLEXIBLE = ("ID", "STATE", "COMMAND", "WAITS")
 NONE_NOW = "no jobs; --all shows those that have ended, too"
 COMMAND_WIDTH, NAME_WIDTH, NAME_BRIEF = 60, 40, 20
 PIPE_WIDTH = 2000  # of a command, if the output is not a terminal
+TOO_LONG = "the list would be too long; name jobs by their ids (`lbctl jobs 1-500`)"
 ASK_AGAIN = "ask again in some seconds; `lbctl status` shows whether they are up"
 
 
@@ -116,7 +117,7 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
             say(f"these hosts did not answer: {', '.join(hosts)}; {ASK_AGAIN}")
         if DISPATCHER in missing:
             say(f"{why_no_queue(daemons)}: no jobs of the queue are shown; see `lbctl doctor`")
-        for line in withheld_lines(reply):
+        for line in hidden_lines(reply):
             say(line)
     if others:
         denied = partial(denied_to, daemons)
@@ -141,7 +142,7 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
         say("no jobs" if ended_too or queued else none_now(daemons, options, reply))
     if theirs:
         say(theirs)
-    is_whole = not absent if options.ids else not missing
+    is_whole = not absent if options.ids else not (missing or whole(reply, "unlisted"))
     return 0 if is_whole else EXIT_FAILED
 
 
@@ -187,14 +188,18 @@ def field_text(job: Json, key: str, *, utc: bool) -> str:
     return shlex.join(shown_command(job)) if key == "command" else text(job, key)
 
 
-def withheld_lines(reply: Json) -> list[str]:
-    """Returns a line for each setting that hides jobs, with its hosts."""
+def hidden_lines(reply: Json) -> list[str]:
+    """Returns a line for each setting that hides jobs, with its hosts, and one if the list of the
+    queue's jobs would have been too long."""
     settings = {host: str(why) for host, why in table(reply, "withheld").items()}
-    return [
+    lines = [
         f"{', '.join(host for host in settings if settings[host] == one)}: this host is not shown "
         f"everybody's jobs there ({one} there)"
         for one in sorted({*settings.values()})
     ]
+    if count := whole(reply, "unlisted"):
+        lines.append(f"{counted(count, 'older job')} of the queue left out: {TOO_LONG}")
+    return lines
 
 
 def chosen(

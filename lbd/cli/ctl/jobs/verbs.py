@@ -17,7 +17,7 @@ from lbd.cli.ctl.jobs import logs as queued_logs
 from lbd.cli.ctl.jobs import queued_jobs, wait_for
 from lbd.cli.ctl.jobs.arrays import add_requeue_options, add_update_options, change_of
 from lbd.cli.ctl.jobs.filters import add_filters
-from lbd.cli.ctl.jobs.listing import head_of, withheld_lines
+from lbd.cli.ctl.jobs.listing import head_of, hidden_lines
 from lbd.cli.ctl.verb import Run, Verb, asking, reading, say
 from lbd.cli.program import Parser, add_utc
 from lbd.cli.quantities import signal_named
@@ -200,7 +200,7 @@ def matching(daemons: Daemons, ids: list[str], filters: Filters) -> list[Json]:
         say(
             f"jobs of these hosts are missing, since they did not answer: {', '.join(missing)}",
         )
-    for line in withheld_lines(reply):
+    for line in hidden_lines(reply):
         say(line)
     found = [one for one in tables(reply, "jobs")
              if text(one, "state") not in ENDED_NAMES and filters.keeps(one)]  # fmt: skip

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from lbd.cli.ctl.jobs.listing import withheld_lines
+from lbd.cli.ctl.jobs.listing import hidden_lines
 from lbd.cli.ctl.top.model import Facts, Kill, Model, Quit, keys_of
 from lbd.cli.ctl.top.picture import Size, draw
 from lbd.cli.ctl.verb import Verb, reading
@@ -127,7 +127,7 @@ def look(daemons: Daemons) -> Facts:
     try:
         reply = fetch(daemons, ended_too=False)
         jobs, only_of = tables(reply, "jobs"), text(reply, "only_of")
-        problems += withheld_lines(reply)
+        problems += hidden_lines(reply)
         if missing := texts(reply, "missing"):
             problems.append(f"jobs of {', '.join(missing)} are missing: no answer")
     except LbdError as problem:

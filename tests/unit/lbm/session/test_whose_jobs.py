@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lbd.cli.ctl.jobs.listing import withheld_lines
+from lbd.cli.ctl.jobs.listing import hidden_lines
 from lbd.config.access import AdminConfig, AdmissionConfig, UsersConfig
 from lbd.config.schema import Config, HostConfig
 from lbd.errors import Unavailable
@@ -34,12 +34,12 @@ class Queue:
     hosts = ("h1",)
 
     def __init__(self):
-        self.asked = []
+        self.asked, self.unlisted = [], 0
 
     async def jobs(self, asked):
         self.asked.append(asked)
         told = [pb.JobInfo(id=1, user=NAME, uid=OWN), pb.JobInfo(id=2, user=NAME, uid=OTHER)]
-        return pb.JobsInfo(jobs=[*told, pb.JobInfo(id=3, user=NAME)])
+        return pb.JobsInfo(jobs=[*told, pb.JobInfo(id=3, user=NAME)], unlisted=self.unlisted)
 
     async def act(self, asked):
         self.asked.append(asked)
@@ -73,10 +73,12 @@ async def test_jobs_of_a_namesake_are_not_shown_where_numbers_count(queue, users
     asked = {"op": "queue.jobs", "ids": ["1-3"]}
     told = await answers(queue, users).answer(asked, CALLER)
     assert [job["id"] for job in told["jobs"]] == seen
-    own = await answers(queue, users).jobs(True, Asker(NAME, OWN))
+    own, _ = await answers(queue, users).jobs(True, Asker(NAME, OWN))
     assert [job["id"] for job in own] == seen
-    assert len(await answers(queue, users).jobs(True, None)) == 3
+    assert len((await answers(queue, users).jobs(True, None))[0]) == 3
     assert queue.asked[0].uid == OWN
+    queue.unlisted = 591
+    assert (await answers(queue, users).jobs(True, None))[1] == 591
 
 
 async def test_of_several_ids_those_of_others_are_named(queue):
@@ -237,7 +239,7 @@ async def test_an_administrator_who_does_not_count_there_sees_only_their_own():
     assert [job["id"] for job in found["jobs"]] == ["h2-2", "h2-1"]
     assert asked == ["", "ann"]
     assert found["withheld"] == {"h2": "admin.hosts?[2J"}
-    assert withheld_lines(found) == [
+    assert hidden_lines(found) == [
         "h2: this host is not shown everybody's jobs there (admin.hosts?[2J there)"
     ]
 

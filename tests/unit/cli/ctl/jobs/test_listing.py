@@ -2,7 +2,7 @@
 
 import pytest
 
-from lbd.cli.ctl.jobs.listing import job_lines
+from lbd.cli.ctl.jobs.listing import hidden_lines, job_lines
 from lbd.console.figures import Clock
 from lbd.console.output import Page, Paint
 from tests.unit.cli.canned import JOB
@@ -77,3 +77,12 @@ def test_a_lost_job_ran_at_most_until_it_was_given_up():
     assert " ≤32s " in line
     _, line = job_lines([lost | {"started": None}], Clock(200.0), Page(Paint(on=False), 200))
     assert "≤" not in line
+
+
+def test_a_list_that_would_be_too_long_says_what_it_leaves_out():
+    """With jobs of a thousand words each it had the newest 909 of 1,500, and did not say so."""
+    assert hidden_lines({"unlisted": 591}) == [
+        "591 older jobs of the queue left out: the list would be too long; name jobs by their ids "
+        "(`lbctl jobs 1-500`)"
+    ]
+    assert hidden_lines({"unlisted": 0}) == []
