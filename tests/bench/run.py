@@ -1,6 +1,6 @@
 """tests/bench/run.py: the figures this project promises, each beside its rival in the same run.
 
-    .venv/bin/python tests/bench/run.py             all of them (about ten minutes)
+    .venv/bin/python tests/bench/run.py             all of them (about three hours)
     .venv/bin/python tests/bench/run.py --quick     few runs each: does it work, roughly how fast
     .venv/bin/python tests/bench/run.py --only remote --only held
 
@@ -15,9 +15,12 @@ import os
 import platform
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 sys.path[0] = str(Path(__file__).resolve().parents[2])  # the repository, not this directory
 
@@ -65,6 +68,7 @@ from tests.bench.stage import Stage, set_up
 RUNS = 60
 QUICK_RUNS = 5
 
+Found = TypeVar("Found")
 Measure = Callable[[Stage, set[str]], list[Row]]
 # Figures that are measured together, in this order; those at rest come last.
 GROUPS: tuple[tuple[tuple[str, ...], Measure], ...] = (
@@ -117,13 +121,17 @@ def main() -> int:
     with set_up(runs, options.quick, options.seed) as stage:
         for names, measure in GROUPS:
             if chosen := wanted.intersection(names):
-                say(f"measuring {' '.join(name for name in names if name in chosen)}")
-                try:
-                    rows += measure(stage, chosen)
-                except CannotMeasureError as problem:
-                    failures[" ".join(sorted(chosen))] = str(problem)
-        traffic = growth.measure(stage) if "growth" in wanted else []
-        joined = newcomer.measure(stage) if "joining" in wanted else []
+                what = " ".join(name for name in names if name in chosen)
+                say(f"measuring {what}")
+                found_now = measured(what, partial(measure, stage, chosen), failures)
+                rows += found_now
+                for row in found_now:
+                    say("  ".join(filter(None, cells(row))))
+        traffic, joined = list[growth.Traffic](), list[newcomer.Cost]()
+        if "growth" in wanted:
+            traffic = measured("growth", partial(growth.measure, stage), failures)
+        if "joining" in wanted:
+            joined = measured("joining", partial(newcomer.measure, stage), failures)
         directory = str(stage.directory)
     if options.json:
         found = {"schema": 1, "machine": machine(), "directory": directory}
@@ -136,6 +144,20 @@ def main() -> int:
     else:
         show(rows, traffic, joined, failures)
     return 1 if failures or any(row.verdict == "SHORT" for row in [*rows, *traffic]) else 0
+
+
+def measured(
+    what: str, measure: Callable[[], list[Found]], failures: dict[str, str]
+) -> list[Found]:
+    """Notes what could not be measured: what was before it took hours."""
+    try:
+        return measure()
+    except CannotMeasureError as problem:
+        failures[what] = str(problem)
+    except Exception as problem:
+        traceback.print_exc()
+        failures[what] = repr(problem)
+    return []
 
 
 def read_options() -> argparse.Namespace:
