@@ -6,13 +6,14 @@ import ssl
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 from urllib.parse import urlsplit
 
 import asyncpg
 
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.ledger.database_url import about_password, mode_in_force
-from lbd.dispatch.ledger.work import Ask, Many, Over, Result, Row, Work, advance
+from lbd.dispatch.ledger.work import Ask, Insert, Many, Over, Result, Row, Work, advance
 from lbd.errors import ConfigError, Unavailable
 
 # Classes of SQLSTATE: connection, its own timeouts, rollback, resources, intervention, system.
@@ -20,6 +21,7 @@ PASSING = ("08", "25", "40", "53", "55", "57", "58")
 CONNECT_S = 3.0
 WAIT_S = 5.0  # for one statement; a longer one is abandoned together with its connection
 REFUSED = "LBD01"  # SQLSTATE of `fence`: another dispatcher leads
+ROWS_AT_ONCE = 1000  # so that neither the event loop nor the server is busy with them for long
 READ_S = 120.0  # a new leader reads all jobs that have not ended
 IDLE_MIN_S = 0.5
 # asyncpg's own error of a session that the server ended while an answer was on its way: it has read
@@ -124,8 +126,12 @@ async def rows_of(connection: asyncpg.Connection, step: Ask | Many) -> Sequence[
             numbered(step.sql), *map(storable, step.values)
         )
         return found
-    values = [tuple(map(storable, row)) for row in step.rows]
-    await connection.executemany(numbered(step.sql), values)
+    rows, sql = iter(step.rows), numbered(step.sql)
+    while values := [tuple(map(storable, row)) for row in islice(rows, ROWS_AT_ONCE)]:
+        if isinstance(step, Insert) and len(values) == ROWS_AT_ONCE:  # several times as fast
+            await connection.copy_records_to_table(step.table, records=values, columns=step.columns)
+        else:
+            await connection.executemany(sql, values)
     return ()
 
 

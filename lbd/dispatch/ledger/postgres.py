@@ -25,7 +25,7 @@ from lbd.dispatch.ledger.connection import (
     passes,
     rows_of,
 )
-from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, steps
+from lbd.dispatch.ledger.store import Request, Store, next_group, pieces, steps
 from lbd.dispatch.ledger.work import MakeWork, Over, Result, Row, Work, advance
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class PostgresLedger(Store):
                 self._idle.set()
                 self._wake.clear()
                 await self._wake.wait()
-            group, self._waiting = self._waiting[:GROUP_MAX], self._waiting[GROUP_MAX:]
+            group, self._waiting = next_group(self._waiting)
             began_s = time.monotonic()
             try:
                 refused = await self._commit(group)

@@ -42,6 +42,7 @@ from lbd.model import JobId
 log = logging.getLogger("lbd.dispatch")
 
 GROUP_MAX = 1000  # requests in one transaction
+ROWS_MAX = 10_000  # in one, except by a single request
 NOT_RECORDED = "the ledger could not record why"
 
 
@@ -56,11 +57,17 @@ class Request:
     arrived: Arrived | None = None  # what `make` adds, if adjacent ones may be added together
     result: object = field(default=None)
     may_linger: bool = False  # so that others can join its group
+    was_passed: bool = False  # others were written first
     until_s: float = 0.0  # by the event loop's clock: then it is refused, unless started
 
     @property
     def must(self) -> bool:
         return self.make is None
+
+    @property
+    def rows(self) -> int:
+        """About how many it writes."""
+        return self.arrived[0].count if self.arrived is not None else len(self.changes) or 1
 
 
 class Store(ABC):
@@ -178,6 +185,27 @@ def is_news_alone(change: Record) -> bool:
 
 def new_future() -> "asyncio.Future[object]":
     return asyncio.get_running_loop().create_future()
+
+
+def next_group(waiting: Sequence[Request]) -> tuple[list[Request], list[Request]]:
+    """Returns those to write together next, and the rest. A large array is written alone, and
+    after it first what else there is, so that nobody waits for more than one of them."""
+    group, large, rows = list[Request](), list[Request](), 0
+    last = 1 if waiting[0].was_passed else GROUP_MAX
+    for request in waiting[:last]:
+        if rows >= ROWS_MAX:
+            break
+        if request.arrived is not None and rows + request.rows > ROWS_MAX and last > 1:
+            large.append(request)
+        else:
+            group.append(request)
+            rows += request.rows
+    rest = [*large, *waiting[len(group) + len(large) :]]
+    if not group:
+        return rest[:1], rest[1:]
+    if large:
+        large[0].was_passed = True
+    return group, rest
 
 
 def pieces(

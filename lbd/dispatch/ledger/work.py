@@ -10,8 +10,9 @@ subset of SQLite and PostgreSQL, with `?` for a value.
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import groupby
 from typing import Generic, TypeVar
 
 from lbd.dispatch.core.discipline import NOT_FORETOLD
@@ -37,6 +38,7 @@ from lbd.text.ranges import merged
 job_log = JobLog(logging.getLogger("lbd.dispatch"))
 
 SHOWN_CHARS = 120
+STOPS_KEPT = 8  # the first of those written together, and the last
 
 ENDED_FATES = {
     Fate.DONE, Fate.FAILED, Fate.CANCELLED, Fate.LOST, Fate.CUT, Fate.CHECKPOINT, Fate.REFUSED,
@@ -56,6 +58,11 @@ SUBMISSION_COLUMNS = """
     priority, target, deadline, gang, limit_s, parallelism, sigma, work_s, first_job, jobs, indexes,
     at_once, run_after, not_before, needs, spooled FROM submissions
 """
+NEW_JOB = (
+    "id", "submission", "array_index", "state", "tier", "attempt", "crashes", "barred", "reason",
+    "host", "submitted", "signal", "cause", "predicted_s", "foretold_s", "foretold_low_s",
+    "foretold_high_s",
+)  # fmt: skip
 COMMAND_BYTES, FIRST_JOB = 5, 18  # their positions in these columns
 VALUES_MAX = 500  # in one statement
 PAGE = 1000  # jobs read together, before their size is checked and other queries get in
@@ -80,6 +87,19 @@ class Many:
 
     sql: str
     rows: Iterable[Values]
+
+
+@dataclass(frozen=True, slots=True)
+class Insert(Many):
+    """New rows of a table, of which there may be a hundred thousand."""
+
+    table: str
+    columns: Sequence[str]
+
+
+def insert_rows(table: str, columns: Sequence[str], rows: Iterable[Values]) -> Insert:
+    sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks(columns)})"  # noqa: S608  # names of ours
+    return Insert(sql, rows, table, columns)
 
 
 Result = TypeVar("Result")
@@ -133,13 +153,7 @@ def insert_all(group: Sequence[Arrived]) -> Work[list[Accepted]]:
         added.append((arrived, made))
     if following is not None:
         yield Ask("UPDATE counters SET value = ? WHERE name = 'next_job'", (following,))
-        yield Many(
-            "INSERT INTO jobs (id, submission, array_index, state, tier, attempt, crashes, barred,"
-            " reason, host, submitted, signal, cause, predicted_s, foretold_s, foretold_low_s,"
-            " foretold_high_s)"
-            " VALUES (?, ?, ?, 'pending', 1, 0, 0, ?, '', '', ?, 0, '', ?, ?, ?, ?)",
-            (values for one in added for values in job_values(*one)),
-        )
+        yield insert_rows("jobs", NEW_JOB, (row for one in added for row in job_values(*one)))
     return found
 
 
@@ -147,7 +161,8 @@ def job_values(arrived: Arrived, made: Accepted) -> Iterator[Values]:
     (sent, unix_s), submission, barred = arrived, made.submission, arrived[0].barred_text
     for n, index in enumerate(sent.array_indexes()):
         foretold = NOT_FORETOLD if n else sent.foretold
-        yield (made.first + n, submission, index, barred, unix_s, *foretold)
+        waits = "pending", 1, 0, 0, barred, "", "", unix_s, 0, ""
+        yield (made.first + n, submission, index, *waits, *foretold)
 
 
 def insert_submission(sent: Submission, first: int) -> Work[int]:
@@ -177,18 +192,20 @@ def apply_all(changes: Sequence[Dated]) -> Work[None]:
     once."""
     begins: dict[JobId, tuple[Begin, float]] = {}
     others: dict[JobId, list[tuple[Changed, float]]] = {}
-    stop_reasons: list[StopAsked] = []
-    updates: list[Updated] = []
+    stop_reasons: dict[tuple[JobId, int], StopAsked] = {}
+    updates: dict[int, Updated] = {}
     met: list[Met] = []
     for change, unix_s in changes:
         if isinstance(change, Met):
             met.append(change)
             continue
         if isinstance(change, Updated):
-            updates.append(change)
+            if change.spec is None and (before := updates.get(change.submission)) is not None:
+                change = replace(change, spec=before.spec)
+            updates[change.submission] = change
             continue
         if isinstance(change, StopAsked):
-            stop_reasons.append(change)
+            stop_reasons[change.job, change.attempt] = change
             continue
         if change.job in begins or (isinstance(change, Begin) and change.job in others):
             yield from together(begins, others)
@@ -203,14 +220,17 @@ def apply_all(changes: Sequence[Dated]) -> Work[None]:
             "UPDATE submissions SET priority = ?, name = ?, limit_s = ?,"
             " spec = COALESCE(?, spec), not_before = ?"
             " WHERE id = ?",
-            [(c.priority, c.name, c.limit_s, c.spec, c.not_before, c.submission) for c in updates],
+            [
+                (c.priority, c.name, c.limit_s, c.spec, c.not_before, c.submission)
+                for c in updates.values()
+            ],
         )
     if met:
         yield Many("UPDATE jobs SET met = 1 WHERE id = ?", [(int(c.job),) for c in met])
     if stop_reasons:
         yield Many(
             "UPDATE attempts SET stop_reason = ? WHERE job = ? AND number = ?",
-            [(c.stop_reason, int(c.job), c.attempt) for c in stop_reasons],
+            [(c.stop_reason, int(c.job), c.attempt) for c in stop_reasons.values()],
         )
 
 
@@ -264,9 +284,10 @@ class Written:
 
 def in_one(changes: Sequence[tuple[Changed, float]]) -> Iterator[Written]:
     """Merges the changes of one job: an attempt's start is written together with its end if both
-    are here, as for most short jobs."""
+    are here, as for most short jobs. Of very many stops and resumptions only some are written: in
+    PostgreSQL each change of a row takes longer than the one before, until the commit."""
     begun: Written | None = None
-    for change, unix_s in changes:
+    for change, unix_s in without_most_stops(changes):
         if begun is not None and change.fate in ENDED_FATES:
             yield Written(change, unix_s, begun.began_unix_s)
             begun = None
@@ -280,6 +301,18 @@ def in_one(changes: Sequence[tuple[Changed, float]]) -> Iterator[Written]:
             yield Written(change, unix_s, None)
     if begun is not None:
         yield begun
+
+
+def without_most_stops(
+    changes: Sequence[tuple[Changed, float]],
+) -> Iterator[tuple[Changed, float]]:
+    """Leaves out those between the first and the last ones that follow one another."""
+    for ends_or_begins, some in groupby(changes, key=lambda one: one[0].fate is not None):
+        own = list(some)
+        if ends_or_begins or len(own) <= 2 * STOPS_KEPT:
+            yield from own
+        else:
+            yield from (*own[:STOPS_KEPT], *own[-STOPS_KEPT:])
 
 
 def apply(written: Sequence[Written]) -> Work[None]:
