@@ -25,7 +25,7 @@ from lbd.dispatch.ledger.connection import (
     passes,
     rows_of,
 )
-from lbd.dispatch.ledger.store import Request, Store, next_group, pieces, steps
+from lbd.dispatch.ledger.store import ROWS_MAX, Request, Store, next_group, pieces, steps
 from lbd.dispatch.ledger.work import MakeWork, Over, Result, Row, Work, advance
 
 if TYPE_CHECKING:
@@ -118,12 +118,13 @@ class PostgresLedger(Store):
 
     async def _write(self) -> None:
         """Raises Deposed."""
+        rows_max = ROWS_MAX
         while True:
             if not self._waiting:
                 self._idle.set()
                 self._wake.clear()
                 await self._wake.wait()
-            group, self._waiting = next_group(self._waiting)
+            group, self._waiting = next_group(self._waiting, rows_max)
             began_s = time.monotonic()
             try:
                 refused = await self._commit(group)
@@ -137,9 +138,11 @@ class PostgresLedger(Store):
                 again = group if problem.passes else [r for r in group if r.must]
                 self._settle([(request, problem) for request in group if request not in again])
                 self._waiting[:0] = again
+                rows_max = rows_max // 2 or 1  # it may have been too much for the time it has
                 await asyncio.sleep(RETRY_S)
                 continue
             self._say("")
+            rows_max = min(2 * rows_max, ROWS_MAX)
             self.counts.commits.note(time.monotonic() - began_s)
             self._settle([(request, refused.get(request)) for request in group])
 

@@ -187,15 +187,17 @@ def new_future() -> "asyncio.Future[object]":
     return asyncio.get_running_loop().create_future()
 
 
-def next_group(waiting: Sequence[Request]) -> tuple[list[Request], list[Request]]:
+def next_group(
+    waiting: Sequence[Request], rows_max: int = ROWS_MAX
+) -> tuple[list[Request], list[Request]]:
     """Returns those to write together next, and the rest. A large array is written alone, and
     after it first what else there is, so that nobody waits for more than one of them."""
     group, large, rows = list[Request](), list[Request](), 0
     last = 1 if waiting[0].was_passed else GROUP_MAX
     for request in waiting[:last]:
-        if rows >= ROWS_MAX:
+        if rows >= rows_max:
             break
-        if request.arrived is not None and rows + request.rows > ROWS_MAX and last > 1:
+        if request.arrived is not None and rows + request.rows > rows_max and last > 1:
             large.append(request)
         else:
             group.append(request)

@@ -44,6 +44,7 @@ ENDED_FATES = {
     Fate.DONE, Fate.FAILED, Fate.CANCELLED, Fate.LOST, Fate.CUT, Fate.CHECKPOINT, Fate.REFUSED,
     Fate.EVICTED,
 }  # fmt: skip
+GOES_ON = (Fate.RUNNING, Fate.SUSPENDED)
 # What the jobs of an array share is large (a command has up to some megabytes, and reading a column
 # behind it goes through it), so it is read once, not for each job.
 JOB_COLUMNS = """
@@ -307,12 +308,11 @@ def without_most_stops(
     changes: Sequence[tuple[Changed, float]],
 ) -> Iterator[tuple[Changed, float]]:
     """Leaves out those between the first and the last ones that follow one another."""
-    for ends_or_begins, some in groupby(changes, key=lambda one: one[0].fate is not None):
+    for goes_on, some in groupby(changes, key=lambda one: one[0].fate in GOES_ON):
         own = list(some)
-        if ends_or_begins or len(own) <= 2 * STOPS_KEPT:
-            yield from own
-        else:
-            yield from (*own[:STOPS_KEPT], *own[-STOPS_KEPT:])
+        if goes_on and len(own) > 2 * STOPS_KEPT:
+            own[STOPS_KEPT:-STOPS_KEPT] = []
+        yield from own
 
 
 def apply(written: Sequence[Written]) -> Work[None]:
