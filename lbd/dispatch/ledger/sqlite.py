@@ -17,7 +17,7 @@ from pathlib import Path
 from lbd.dispatch.core.ledger_room import Disk, Excess
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.ledger.schema import VERSION, missing_steps
-from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, pieces, steps
+from lbd.dispatch.ledger.store import GROUP_MAX, Request, Store, next_group, pieces, steps
 from lbd.dispatch.ledger.work import Ask, MakeWork, Over, Result, Row, Work, advance
 from lbd.errors import ConfigError
 from lbd.model import ENDED_NAMES
@@ -34,6 +34,7 @@ LINGER_S = 0.01  # a commit takes some milliseconds
 # After a commit that was shared the next one waits as long as that took, but no longer than this,
 # to be shared by more: those who were answered may have more to write. One caller never waits.
 GATHER_S = 0.002
+LOOKED_THROUGH = 10 * GROUP_MAX  # requests, for those to write together
 RETRY_S = 0.5
 BUSY_S = 5.0
 TURN_S = 0.002  # a query whose statements take less is answered in one turn
@@ -121,7 +122,7 @@ class SqliteLedger(Store):
     def _write(self, db: sqlite3.Connection) -> None:
         waiting: list[Request] = []
         stopped, gather_s = False, 0.0
-        while not stopped:
+        while waiting or not stopped:
             if not waiting:
                 try:
                     first = self._requests.get(timeout=RETRY_S if self.trouble else None)
@@ -135,7 +136,7 @@ class SqliteLedger(Store):
             lingers = bool(waiting) and all(request.may_linger for request in waiting)
             pause_s = LINGER_S if lingers else 0.0
             with contextlib.suppress(queue.Empty):
-                while len(waiting) < GROUP_MAX:
+                while len(waiting) < LOOKED_THROUGH:
                     more = self._requests.get(timeout=pause_s)
                     pause_s = 0.0
                     if more is None:
@@ -143,10 +144,14 @@ class SqliteLedger(Store):
                         break
                     waiting.append(more)
             if waiting:
-                is_shared, began_s = len(waiting) > 1, time.monotonic()
-                waiting = self._commit(db, waiting)
-                gather_s = min(time.monotonic() - began_s, GATHER_S) if is_shared else 0.0
-                if waiting:
+                group, waiting = next_group(waiting)
+                began_s = time.monotonic()
+                again = self._commit(db, group)
+                gather_s = min(time.monotonic() - began_s, GATHER_S) if len(group) > 1 else 0.0
+                waiting[:0] = again
+                if again and stopped:
+                    break
+                if again:
                     time.sleep(RETRY_S)
         db.close()
 
