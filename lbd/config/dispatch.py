@@ -99,7 +99,7 @@ class DispatchConfig(Section):
     aside_max_s: float = within(600.0, 0.1, 86400.0)
     # queued jobs that have not ended; more are refused. One user may have three quarters of them,
     # one host nine tenths, of 4,096 users at most. In memory, each takes about 120 bytes while it
-    # only waits, 360 if held, 300 if it has a name of its own
+    # only waits, 360 if held, 300 if it has a name of its own, 800 if it waits for a time or a job
     max_jobs: int = within(1_000_000, 1, 1 << 40)
     # space in the ledger for all jobs on record: their commands, environments and inputs. One user
     # may have as much of it, and of the disk, as is left for all others

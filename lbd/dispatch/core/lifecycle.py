@@ -515,6 +515,7 @@ class Lifecycle:
         if live is not None and live.lease is not None and live.lease.attempt == attempt:
             timeout_s = self._begin_timeout_s(live.job) * FILES_TIMES
             live.lease.was_sent(live.lease.sent_s, timeout_s)
+            live.lease.brings_files = True
 
     def _begin_timeout_s(self, job: QueuedJob) -> float:
         """A gang may be held before it is released."""
@@ -851,7 +852,8 @@ class Lifecycle:
         if live.job.id in gang.late:
             live.reason = f"{name}: was not ready within {self.terms.gang_hold_s:g} s"
             self._keep_from(live, name, now_s)
-            if self.hosts.held_in_vain(name, live.job):
+            is_fault = live.job.id in gang.at_fault and self.hosts.held_in_vain(name, live.job)
+            if is_fault:
                 actions += self._host_failed(name, live.job, now_s, rng)
         gang.late.discard(live.job.id)
         return actions + self._again(live, fate, ending, now_s, rng)

@@ -78,6 +78,7 @@ class Lease:
     told_s: float = math.inf  # when its host was told to call it off
     sent_s: float = math.inf  # when it was sent, or found by another dispatcher
     begin_by_s: float = math.inf  # its host is to report it begun by then
+    brings_files: bool = False  # which take their time, as long as their user likes
 
     def renew(self, now_s: float, waited_s: float, left_s: float = math.inf) -> None:
         """`left_s`: what is left of an earlier lease, as far as its host says. It can only shorten

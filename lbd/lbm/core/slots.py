@@ -92,6 +92,11 @@ class ResourcePool:
     def unmet(self, needs: Needs) -> Unmet | None:
         return unmet(needs, self.facts()) if needs else None
 
+    def is_met_beside(self, needs: Needs, jobs: Collection[JobId]) -> bool:
+        """Whether there would be enough if these jobs alone held anything."""
+        held = [grant for job, grant in self.held.items() if job in jobs]
+        return not needs or unmet(needs, self._facts_of(held)) is None
+
     def take(self, job: JobId, needs: Needs = NO_NEEDS) -> bool:
         """Takes all that the job needs and returns True, or takes nothing."""
         if not needs.is_given:
@@ -146,6 +151,8 @@ def variables(grant: Grant) -> dict[bytes, bytes]:
 @dataclass(slots=True)
 class Slots:
     """`total` foreign jobs at once, with a bounded queue behind them.
+
+    One class because who gets what depends on all who hold something and all who wait.
 
     One user may have all slots while nobody else wants any. Then a user with more than USER_SHARE
     makes room: not by losing a job, but by others exceeding the slots, by as many as the share
@@ -215,21 +222,45 @@ class Slots:
     @property
     def names_awaited(self) -> set[str]:
         """The resources of which a waiting job wants some: who wants any goes behind it."""
-        return {name for needs in self.needs.values() for name in names_of(needs)}
+        waiting = [needs for job, needs in self.needs.items() if not self._waits_for_own(job)]
+        return {name for needs in waiting for name in names_of(needs)}
+
+    @property
+    def ahead(self) -> int:
+        """How many wait for others."""
+        return sum(not self._waits_for_own(job) for job in self.waiting)
+
+    def _waits_for_own(self, job: JobId) -> bool:
+        """Whether it could not run though only its user's jobs were here. Then it keeps nobody from
+        anything: its user holds a slot, or a GPU, and could have all the others idle."""
+        user = self.users.get(job, "")
+        if self.wanted.get(job, 1) + (self._held[user] if user else 0) > self.total:
+            return True
+        if (needs := self.needs.get(job)) is None:
+            return False
+        own = {one for one, whose in self.users.items() if user and whose == user}
+        return not self.pool.is_met_beside(needs, own)
 
     def _goes_behind(self, needs: Needs) -> bool:
-        """Whether a waiting job wants what this one wants."""
+        """Whether a waiting job wants what this one wants, and waits for others."""
         if not self.needs:
-            return bool(self.waiting)
-        wanted = names_of(needs)
-        blocked = self._blocked()
-        return any(job not in blocked or wanted & names_of(self.needs[job]) for job in self.waiting)
+            return not all(map(self._waits_for_own, self.waiting))
+        wanted, blocked = names_of(needs), self._blocked()
+        return any(
+            job not in blocked
+            or (wanted & names_of(self.needs.get(job, NO_NEEDS)) and not self._waits_for_own(job))
+            for job in self.waiting
+        )
 
     def _blocked(self) -> set[JobId]:
-        """The waiting jobs that could not use a slot at present, for lack of resources."""
+        """The waiting jobs that could not use a slot at present: for lack of resources, or of what
+        their users' own jobs hold."""
         blocked: set[JobId] = set()
         awaited: set[str] = set()
         for job in self.waiting:
+            if self._waits_for_own(job):
+                blocked.add(job)
+                continue
             if (needs := self.needs.get(job)) is None:
                 continue
             names = names_of(needs)
@@ -377,7 +408,7 @@ class Slots:
         """
         promoted = []
         while self.waiting:
-            blocked = self._blocked() if self.needs else ()
+            blocked = self._blocked()
             able = [job for job in self.waiting if job not in blocked]
             if not able:
                 break
@@ -508,7 +539,7 @@ class OthersUse:
         own = 0
         if self.names:
             own = sum(slots.widths.get(job, 1) for job in slots.holders if job in self.names)
-        others = slots.used + len(slots.waiting)
+        others = slots.used + slots.ahead
         return (max(others, slots.total) if slots.is_awaited else others) - own
 
     def facts(self) -> Facts:

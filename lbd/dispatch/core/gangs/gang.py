@@ -42,6 +42,7 @@ class Gang:
     tasks: set[JobId] = field(default_factory=set)  # those that have not ended
     ready: set[JobId] = field(default_factory=set)
     late: set[JobId] = field(default_factory=set)  # those that were not ready in time
+    at_fault: set[JobId] = field(default_factory=set)  # of these, those that bring no files
     released: bool = False
     may_run: bool = False  # an earlier dispatcher may have released it
     hold_until_s: float = math.inf
@@ -100,7 +101,7 @@ class Gangs:
         for start in starts:
             gang, job = self.of(start.job), start.job
             if gang is not None:
-                gang.ready, gang.late = set(), set()
+                gang.ready, gang.late, gang.at_fault = set(), set(), set()
                 gang.released = gang.may_run = gang.shown = False
                 gang.moves.clear()
                 gang.hold_until_s = now_s + self.hold_s
@@ -209,4 +210,9 @@ class Gangs:
                 leased = {job for job in gang.tasks if self.jobs[job].lease is not None}
                 if leased and gang.is_whole and not gang.released:
                     gang.late = leased - gang.ready
+                    gang.at_fault = {job for job in gang.late if not brings_files(self.jobs[job])}
                     yield gang
+
+
+def brings_files(live: Live) -> bool:
+    return live.lease is not None and live.lease.brings_files

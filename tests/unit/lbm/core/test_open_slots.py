@@ -17,6 +17,10 @@ def command(name, width=1, needs=NO_NEEDS, patience_s=None):
     )
 
 
+def bobs(name, *given, **more):
+    return replace(command(name, *given, **more), user="bob")
+
+
 def attempt(name, width=1, needs=NO_NEEDS):
     return replace(ATTEMPT, id=JobId(name), slots=(width, width), needs=needs)
 
@@ -38,7 +42,7 @@ def test_nothing_is_open_behind_a_command_that_waits_for_several_slots():
     assert line.ask(command("a")) == SlotGranted()
     assert line.ask(attempt("7.1", 2)) == SlotGranted()
     assert open_slots(line, "7.1") == 7
-    assert line.ask(command("b", 8, patience_s=2.0)) == SlotAwaited()
+    assert line.ask(bobs("b", 8, patience_s=2.0)) == SlotAwaited()
     assert open_slots(line, "7.1") == 2  # those that it has
     assert line.ask(attempt("8.1", 2)) == SlotRefused("fewer than 2 free slots")
     line.free(JobId("b"))
@@ -53,7 +57,7 @@ def test_nothing_is_left_of_what_a_command_waits_for():
     both = Needs((("gpu", 2),))
     others = OthersUse(line.slots, set())
     assert others.facts().resources == (("gpu", 2, 1),)
-    assert line.ask(command("b", needs=both, patience_s=2.0)) == SlotAwaited()
+    assert line.ask(bobs("b", needs=both, patience_s=2.0)) == SlotAwaited()
     assert others.facts().resources == (("gpu", 2, 2),)
     assert isinstance(line.ask(attempt("7.1", needs=GPU)), SlotRefused)
     # what needs none of it has the other slots
@@ -63,11 +67,43 @@ def test_nothing_is_left_of_what_a_command_waits_for():
     assert others.facts().resources == (("gpu", 2, 1),)
 
 
+def test_who_waits_for_what_its_user_holds_keeps_nobody_from_the_rest():
+    """One command of 1,000 s and one that waited for all slots kept everybody's jobs from the three
+    that were idle."""
+    line = line_of(4)
+    assert line.ask(command("a")) == SlotGranted()
+    assert line.ask(command("b", 4, patience_s=2.0)) == SlotAwaited()
+    assert open_slots(line) == 3
+    assert line.ask(replace(attempt("7.1", 2), user="bob")) == SlotGranted()
+    assert line.ask(bobs("c")) == SlotGranted()
+    assert line.free(JobId("c")) == []
+    assert line.free(JobId("a")) == []
+    assert open_slots(line, "7.1") == 2, "those of the attempt: now it is the first in line"
+    assert isinstance(line.ask(bobs("d")), SlotRefused)
+    assert line.free(JobId("7.1")) == ["b"]
+
+
+def test_who_waits_for_gpus_that_its_user_holds_keeps_nobody_from_the_others():
+    """One GPU held, and a command that waited for all: the other three of each host were idle."""
+    line, all_of_them = line_of(8, gpus=4), Needs((("gpu", 4),))
+    others = OthersUse(line.slots, set())
+    assert line.ask(command("a", needs=GPU)) == SlotGranted()
+    assert line.ask(command("b", needs=all_of_them, patience_s=2.0)) == SlotAwaited()
+    assert others.facts().resources == (("gpu", 4, 1),)
+    assert line.ask(replace(attempt("7.1", needs=GPU), user="bob")) == SlotGranted()
+    assert line.ask(bobs("c", needs=GPU)) == SlotGranted()
+    assert line.free(JobId("a")) == []
+    assert others.facts().resources == (("gpu", 4, 4),), "now it is the first in line"
+    assert isinstance(line.ask(bobs("d", needs=GPU)), SlotRefused)
+    line.free(JobId("c"))
+    assert line.free(JobId("7.1")) == ["b"]
+
+
 def test_more_than_its_slots_may_be_in_use():
     line = line_of(2)
     for name in ("a", "b"):
         line.slots.hold(JobId(name), "ann", 2)
-    assert line.ask(command("c", patience_s=2.0)) == SlotAwaited()
+    assert line.slots.enqueue(JobId("c"), "bob")
     assert open_slots(line) == 0
     assert OthersUse(line.slots, set()).used() == 5
 

@@ -130,13 +130,21 @@ def test_a_host_that_does_not_call_off_its_task_does_not_keep_the_gang():
     assert {one.host for one in of_kind(Begin, actions)} == {H1, H2}
 
 
-@pytest.mark.parametrize(("users", "is_fault"), [(("ann", "bob"), True), (("ann", "ann"), False)])
-def test_a_host_that_is_never_ready_is_set_aside_once_two_users_have_seen_it(users, is_fault):
-    """Each gang anew held its slots on all hosts for a minute, and started without that host."""
+@pytest.mark.parametrize(
+    ("users", "files", "is_fault"),
+    [(("ann", "bob"), False, True), (("ann", "ann"), False, False), (("ann", "bob"), True, False)],
+)
+def test_a_host_that_is_never_ready_is_set_aside_once_two_users_have_seen_it(
+    users, files, is_fault
+):
+    """Each gang anew held its slots on all hosts for a minute, and started without that host. Files
+    take as long as their user likes: two users together kept a host from everybody."""
     table = Table(hosts=(H1, H3), slots=1, gang_hold_s=HOLD_S, lease_s=1000.0, host_failures=1)
     for user in users:
         begins = send(table, table.gang(2, user=user))
         for one in begins:
+            if files:
+                table.life.brings_files(one.job, one.attempt)
             if one.host == H1:
                 table.ready(one)
         table.now_s += HOLD_S
