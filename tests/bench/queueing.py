@@ -36,6 +36,7 @@ ARRAY, QUICK_ARRAY = 10_000, 1000
 MANY, QUICK_MANY = 5000, 200
 ROWS_A_COMMIT = 100
 NOBODY = "h9"
+NOBODY_UID = 65534
 SPEC_BYTES = 3000  # of arguments and environment, as a login has them
 SETTINGS = (
     "dispatch.host=h1", "lbm.slots=2", "dispatch.load_ceiling=10000", "lim.hold_above=10000",
@@ -106,7 +107,7 @@ async def submit_all(lab: Lab, count: int, array: int) -> tuple[list[float], lis
     async def submit(jobs: int, host: str) -> None:
         run = lbm_pb2.RunRequest(argv=[b"true"], environment=[b"X=" + b"x" * SPEC_BYTES])
         request = pb.SubmitRequest(
-            user="nobody", origin=host, command=[b"true"], only=NOBODY, count=jobs,
+            user="nobody", uid=NOBODY_UID, origin=host, command=[b"true"], only=NOBODY, count=jobs,
             may_restart=True, spec=pb.StoredSpec(run_request=run.SerializeToString()),
         )  # fmt: skip
         data = await ask(request.SerializeToString(), metadata=metadata[host])
