@@ -55,7 +55,6 @@ def ignorable(text: str) -> str:
     names = [name.strip().removeprefix("--") for name in listed(text)]
     allowed = {"partition", *ONLY, *GRAMMAR.refused, *GRAMMAR.refused_plain}
     allowed |= {*SRUN_ONLY, *SRUN.refused, *SRUN.refused_plain}
-    allowed.add("cpu-bind")  # the previous release refused it
     allowed -= {*SRUN.instead}
     for name in names:
         if name in SRUN.instead:

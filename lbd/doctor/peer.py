@@ -32,9 +32,8 @@ def not_reached_fix(host: str, error: str, address: str) -> str:
     if error.endswith(" is revoked"):
         whose = error.removesuffix(" is revoked").rpartition(" ")[2]
         return f"if no other machine is {whose} now, {REJOIN_FIX.format(whose)}"
-    # a certificate; the second: up to release 0.1
-    if error.endswith((" has expired", " has expired")):
-        whose = error.rpartition(" has ")[0].rpartition(" ")[2]
+    if error.endswith(" has expired"):
+        whose = error.rpartition(" has ")[0].rpartition(" ")[2]  # of the certificate
         # If it is ours, the other host says so: by its clock.
         return check_clock(ENDED_FIX + REJOIN_FIX.format(whose), f"here and on {host}")
     if "refused" in error:  # the machine answers, and no firewall is in the way

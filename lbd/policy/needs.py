@@ -28,10 +28,7 @@ def unmet(needs: Needs, facts: Facts) -> Unmet | None:
     """Returns what the host lacks of `needs`; None if it lacks nothing. What it can never provide
     comes first."""
     if not facts.features and (needs.resources or needs.features or needs.not_features):
-        return Unmet(
-            "has not reported its resources (its LBM does not answer, or its lbd is too old)",
-            later=False,
-        )
+        return Unmet("has not reported its resources (its LBM does not answer)", later=False)
     if (why := missing_feature(needs, facts)) is not None:
         return Unmet(why, later=False)
     taken: Unmet | None = None

@@ -11,7 +11,7 @@ from lbd.client.complaints import Trouble, say
 from lbd.client.lbm_socket import connect, find_runtime_dirs
 from lbd.local.frames import JSON, Splitter, pack
 from lbd.slurm.options import SlurmError
-from lbd.text.job_phrases import DISPATCHER, STARTING, without_launcher
+from lbd.text.job_phrases import BEGINS_ONCE, DISPATCHER, STARTING, without_launcher
 from lbd.text.one_line import printable
 
 ANSWER_S = 30.0
@@ -26,7 +26,7 @@ DETAILS = ("directory", "output", "error", "timeout_s", "memory_bytes", "begin",
 DETAILED_MAX = 200  # jobs or arrays, each of which takes a request
 HELD, DEPENDS, LATER, NEXT = "held", "after ", "not before ", "next, "
 UNFIT, TOO_WIDE, CLOSED = "no host ", "it needs ", "it may run o"
-LACKING = "it starts once ", "it begins once "  # the second: up to release 0.1
+LACKING = "it starts once "
 # No host can ever run it. If hosts that take no jobs now might, the reason goes on to name them.
 NEVER = re.compile(
     r"it needs \d+ slots on (one host; the largest host has \d+|\S+, which has \d+)"
@@ -251,11 +251,11 @@ def reason_of(state: str, reason: str) -> str:
         return "JobArrayTaskLimit"
     if NEVER.fullmatch(reason):
         return "BadConstraints"
-    if any(said in reason for said in LACKING):
+    if LACKING in reason:
         return "Resources"
     words = ((HELD, "JobHeldUser"), (DEPENDS, "Dependency"), (LATER, "BeginTime"),
              (NEXT, "Resources"), (UNFIT, "Resources"), (TOO_WIDE, "Resources"),
-             (CLOSED, "ReqNodeNotAvail"))  # fmt: skip
+             (BEGINS_ONCE, "Resources"), (CLOSED, "ReqNodeNotAvail"))  # fmt: skip
     return next((name for begin, name in words if reason.startswith(begin)), "Priority")
 
 

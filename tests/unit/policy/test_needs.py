@@ -30,7 +30,7 @@ from lbd.text.needs_words import (
 
 HOST = Facts(("big", "linux"), (("gpu", 2, 0), ("scratch", 200 << 30, 0)), 8 << 30)
 GPU = Needs((("gpu", 1),))
-UNREPORTED = "has not reported its resources (its LBM does not answer, or its lbd is too old)"
+UNREPORTED = "has not reported its resources (its LBM does not answer)"
 
 
 def used(*, memory_given=0, **amounts):
