@@ -227,7 +227,7 @@ class Dispatcher:
         if begin.array_index is not None:
             start.array_index, start.array = begin.array_index, begin.array
         start.gang_hosts.extend(begin.gang_hosts)
-        if start.spec.staged_request:
+        if start.spec.files:
             self.life.brings_files(begin.job, begin.attempt)
         line.start(start)
 
@@ -326,7 +326,7 @@ class Dispatcher:
             raise ValueError(f"a heartbeat of {name}: {fault}")
         is_first, line.heartbeat = line.heartbeat is None, heartbeat.number
         began_cpu_s = time.thread_time()
-        if heartbeat.drained or not heartbeat.slots:
+        if heartbeat.closed or not heartbeat.slots:
             self.carry(life.host_gone(name, now_s, self.rng, *why_closed(heartbeat)))
         else:
             slots = slots_of(name, heartbeat, own.load_ceiling, self.tiers(name))

@@ -277,13 +277,12 @@ def fault_of(sent: Submission, spec: pb.StoredSpec, own: DispatchConfig) -> str:
     words = sent.user, sent.origin, sent.only or "-"
     shown = "".join((*words, *sent.excluded, files))
     most = own.max_input_bytes
-    request = spec.staged_request or spec.run_request
     holds = (
         all(words) and max(map(len, words)) <= TEXT_MAX,
         shown.isprintable() and len(files) <= TEXT_MAX,
         not sent.excluded or are_hosts(sent.excluded),
         "\0" not in sent.key,
-        len(sent.command) <= COMMAND_BYTES_MAX and len(request) <= REQUEST_BYTES_MAX,
+        len(sent.command) <= COMMAND_BYTES_MAX and len(spec.run_request) <= REQUEST_BYTES_MAX,
         sent.slots <= SLOTS_MAX and sent.slots_most <= SLOTS_MAX,
         -PRIORITY_MAX <= sent.priority <= PRIORITY_MAX,
         is_speedup(sent.speedup, sent.work_s),
@@ -330,7 +329,7 @@ def slots_of(
     ahead = min(heartbeat.ahead, HELD_MAX - open_slots) if open_slots else 0
     beside_hog = 0 if closed else min(heartbeat.beside_hog, HELD_MAX)
     return HostSlots(
-        name, slots, open_slots, heartbeat.load, tiers, ahead, closed, heartbeat.holds_gangs,
+        name, slots, open_slots, heartbeat.load, tiers, ahead, closed,
         facts_of(heartbeat) or NO_FACTS, heartbeat.hog, beside_hog,
         one_line(heartbeat.no_room, NO_ROOM_CHARS),
     )  # fmt: skip
@@ -381,10 +380,7 @@ def ending_of(report: pb.AttemptReport, sent_s: float = 0.0, leased_s: float = m
             stop_reason=report.stop_reason,
             wait_s=report.wait_s,
         )
-    cause = CAUSES[report.cause]
-    if report.evicted and cause is Cause.LOST:  # an older dispatcher treats an eviction as a loss
-        cause = Cause.EVICTED
-    ago_s = how_long_ago_s(report, sent_s, leased_s)
+    cause, ago_s = CAUSES[report.cause], how_long_ago_s(report, sent_s, leased_s)
     return Ending(cause, status, report.signal, cpu_s, reason, report.stop_reason, ago_s)
 
 

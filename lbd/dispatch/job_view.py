@@ -288,7 +288,7 @@ def given_info(stored: Stored, row: JobRow) -> pb.GivenInfo:
         begin=row.not_before, notify=spec.notify,
     )  # fmt: skip
     if (request := request_in(spec)) is not None:
-        if spec.staged_request:
+        if request.HasField("workdir"):
             given.submitted_in = request.directory
             given.fetch.extend(request.workdir.fetch)
         else:

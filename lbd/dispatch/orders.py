@@ -96,7 +96,7 @@ class Orders:
             elif clock_s() - order.turn_began_s > TURN_S:
                 await asyncio.sleep(0)
                 order.turn_began_s = clock_s()
-        if not reply.done:
+        if not reply.done_ids:
             problems += skipped
         if until := await self._unwritten(asked):
             problems += of_each(reply.done_ids, f"done only once {until}; {UNLESS_RESTARTED}")
@@ -173,7 +173,6 @@ class Order:
         return size_bytes
 
     def note_done(self, reply: pb.ActReply, row: JobRow) -> None:
-        reply.done.append(row.id)
         reply.done_ids.append(row.shown)
         if open_for := self._open_for(row):
             reply.still_open[row.shown] = open_for

@@ -87,8 +87,5 @@ def with_limit(stored: bytes, limit_s: float) -> bytes:
     if request is None or not math.isfinite(limit_s):
         raise LbdError("--timeout: the stored request of this job cannot be read")
     request.timeout_s = limit_s
-    if spec.staged_request:
-        spec.staged_request = request.SerializeToString()
-    else:
-        spec.run_request = request.SerializeToString()
+    spec.run_request = request.SerializeToString()
     return spec.SerializeToString()

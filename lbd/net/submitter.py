@@ -39,11 +39,8 @@ NOBODY = Submitter("", "", 0)
 
 def request_in(spec: dispatch_pb2.StoredSpec) -> lbm_pb2.RunRequest | None:
     """Returns the command of a stored job; None if that is not exactly one RunRequest."""
-    staged, plain = spec.staged_request, spec.run_request  # each access makes a copy
-    if staged and plain:
-        return None
     try:
-        return parsed(lbm_pb2.RunRequest, staged or plain)
+        return parsed(lbm_pb2.RunRequest, spec.run_request)
     except DecodeError:
         return None
 
@@ -51,7 +48,7 @@ def request_in(spec: dispatch_pb2.StoredSpec) -> lbm_pb2.RunRequest | None:
 def has_too_many_words(spec: dispatch_pb2.StoredSpec) -> bool:
     """Whether a stored job has more words than one of the queue may have; not many more of them are
     looked at."""
-    request = spec.staged_request or spec.run_request
+    request = spec.run_request  # each access makes a copy
     if len(request) <= FIELD_BYTES * QUEUED_WORDS_MAX:
         return False
     try:

@@ -107,7 +107,6 @@ class HostSlots:
     tiers: tuple[int, ...] = (1,)  # for tags and sita-e
     ahead: int = 0  # jobs it may be given beyond those slots, as slots will be free soon
     closed: str = ""  # why no slot is open, unless all are simply taken
-    holds_gangs: bool = True  # it can hold an attempt until its whole gang is ready
     facts: Facts = NO_FACTS  # for jobs' needs; used amounts exclude the queue's own
     hog: str = ""  # a user whose commands from elsewhere hold all slots
     beside_hog: int = 0  # slots that jobs of other users may hold nevertheless

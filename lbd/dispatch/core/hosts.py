@@ -186,8 +186,7 @@ class HostTable:
 
     def mounting_s(self, name: HostId) -> float:
         """Returns when to ask the host again for a directory that it lacks, as it was booted a
-        moment ago; 0: it lacks it for good, as far as is known. An older release does not say how
-        long the host has been up."""
+        moment ago; 0: it lacks it for good, as far as is known."""
         up_s = self.contact(name).said_s
         return up_s / 2 if up_s < MOUNTED_S else 0.0
 

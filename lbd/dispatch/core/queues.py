@@ -882,6 +882,6 @@ class Queues:
         return any(server.suits(head.kind) for head in heads)
 
 
-def serves(host: HostSlots) -> tuple[int, tuple[int, ...], bool, Facts, bool]:
+def serves(host: HostSlots) -> tuple[int, tuple[int, ...], Facts, bool]:
     """Returns what determines which jobs the host could ever take."""
-    return host.slots, host.tiers, host.holds_gangs, offer(host.facts), not host.no_room
+    return host.slots, host.tiers, offer(host.facts), not host.no_room

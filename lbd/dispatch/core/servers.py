@@ -123,7 +123,7 @@ class Server:
 
     def suits(self, job: QueuedJob) -> bool:
         """Whether the job could run on this host, once others have ended."""
-        if self.host is None or self.slots < job.slots or (job.gang and not self.host.holds_gangs):
+        if self.host is None or self.slots < job.slots:
             return False
         if job.spooled and self.host.no_room:
             return False

@@ -122,8 +122,7 @@ class Submitted:
         self._known: OrderedDict[tuple[bytes, Submitter | None], Common] = OrderedDict()
 
     def common(self, start: dispatch_pb2.Start) -> Common:
-        run_request = start.spec.staged_request or start.spec.run_request  # one of them, as stored
-        key = run_request, submitter_of(start)
+        key = start.spec.run_request, submitter_of(start)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = read(*key)
@@ -183,6 +182,5 @@ def fault_of_start(start: dispatch_pb2.Start) -> str:
             and len(",".join(gang).encode()) < GANG_HOSTS_BYTES
             and all(map(str.isprintable, gang))
         ),
-        "spec": not (start.spec.staged_request and start.spec.run_request),
     }
     return ", ".join([name for name, holds in rules.items() if not holds])

@@ -270,8 +270,6 @@ class Attempt(Performer):
         )
         report.at_s = self.execution.exited_s
         report.signal = outcome.signal
-        if outcome.cause is e.Cause.EVICTED:
-            report.cause, report.evicted = e.Cause.LOST.value, True
         if outcome.cause is e.Cause.MEMORY:
             report.reason = over_memory(self.request, self.host.rules.config)
         if outcome.exit_status is not None:

@@ -15,6 +15,7 @@ from typing import Protocol
 from lbd.errors import LbdError
 from lbd.model import ENDED_NAMES
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.text.name_patterns import shown_id
 from lbd.text.one_line import one_line
 
 log = logging.getLogger("lbd.lbm")
@@ -88,9 +89,9 @@ class Departures:
             found = await self.queue.jobs(asked, ledger)
         except LbdError as problem:
             return str(problem)
-        told = {*reply.done}
-        if found.error or any(
-            job.state not in ENDED_NAMES and job.id not in told for job in found.jobs
-        ):
+        told = {*reply.done_ids}
+        alive = (job for job in found.jobs if job.state not in ENDED_NAMES)
+        ids = (shown_id(str(job.id), job.array_id, job.array_index) for job in alive)
+        if found.error or any(one not in told for one in ids):
             return one_line("; ".join(filter(None, (*reply.errors, found.error))))
         return ""

@@ -33,8 +33,7 @@ async def why_refused(
     after `answer_s`."""
     if not asked.only or asked.key or asked.after or asked.HasField("not_before"):
         return ACCEPTED
-    spec = asked.spec
-    run = parsed(lbm_pb2.RunRequest, spec.run_request or spec.staged_request)
+    run = parsed(lbm_pb2.RunRequest, asked.spec.run_request)
     question = lbm_pb2.RunRequest(
         job_id="check",
         origin=run.origin,

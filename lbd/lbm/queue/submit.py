@@ -316,7 +316,6 @@ async def make_submission(
     job = Job(JobId(""), tuple(request.argv), user, HostId(own_name), HostId(""), 0.0, request.name)
     run = make_request(job, request, environment, caller.uid, peer, stamp)
     make_queued(run, request, has_input=bool(options.input))
-    packed = run.SerializeToString()
     asked = pb.SubmitRequest(
         user=user,
         origin=own_name,
@@ -324,8 +323,7 @@ async def make_submission(
         name=request.name,
         command=request.argv,
         spec=pb.StoredSpec(
-            run_request=b"" if request.is_staged else packed,
-            staged_request=packed if request.is_staged else b"",
+            run_request=run.SerializeToString(),
             input=options.input,
             output=options.output,
             error=options.error,

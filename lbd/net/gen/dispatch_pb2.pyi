@@ -7,14 +7,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class StoredSpec(_message.Message):
-    __slots__ = ("run_request", "input", "output", "error", "submitted", "checkpoint", "staged_request", "files", "notify", "append")
+    __slots__ = ("run_request", "input", "output", "error", "submitted", "checkpoint", "files", "notify", "append")
     RUN_REQUEST_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     SUBMITTED_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
-    STAGED_REQUEST_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     NOTIFY_FIELD_NUMBER: _ClassVar[int]
     APPEND_FIELD_NUMBER: _ClassVar[int]
@@ -24,11 +23,10 @@ class StoredSpec(_message.Message):
     error: bytes
     submitted: float
     checkpoint: bytes
-    staged_request: bytes
     files: str
     notify: bytes
     append: bool
-    def __init__(self, run_request: _Optional[bytes] = ..., input: _Optional[bytes] = ..., output: _Optional[bytes] = ..., error: _Optional[bytes] = ..., submitted: _Optional[float] = ..., checkpoint: _Optional[bytes] = ..., staged_request: _Optional[bytes] = ..., files: _Optional[str] = ..., notify: _Optional[bytes] = ..., append: _Optional[bool] = ...) -> None: ...
+    def __init__(self, run_request: _Optional[bytes] = ..., input: _Optional[bytes] = ..., output: _Optional[bytes] = ..., error: _Optional[bytes] = ..., submitted: _Optional[float] = ..., checkpoint: _Optional[bytes] = ..., files: _Optional[str] = ..., notify: _Optional[bytes] = ..., append: _Optional[bool] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("job", "attempt", "stop_reason", "left_s")
@@ -43,15 +41,13 @@ class Held(_message.Message):
     def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., stop_reason: _Optional[str] = ..., left_s: _Optional[float] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("number", "slots", "open_slots", "load", "drained", "held", "ahead", "holds_gangs", "features", "resources", "memory_for_jobs", "memory_given", "closed", "opens", "drain", "keeper", "said_s", "rules", "hog", "beside_hog", "no_room")
+    __slots__ = ("number", "slots", "open_slots", "load", "held", "ahead", "features", "resources", "memory_for_jobs", "memory_given", "closed", "opens", "drain", "keeper", "said_s", "rules", "hog", "beside_hog", "no_room")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     OPEN_SLOTS_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
-    DRAINED_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     AHEAD_FIELD_NUMBER: _ClassVar[int]
-    HOLDS_GANGS_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FOR_JOBS_FIELD_NUMBER: _ClassVar[int]
@@ -69,10 +65,8 @@ class Heartbeat(_message.Message):
     slots: int
     open_slots: int
     load: float
-    drained: bool
     held: _containers.RepeatedCompositeFieldContainer[Held]
     ahead: int
-    holds_gangs: bool
     features: str
     resources: str
     memory_for_jobs: int
@@ -86,10 +80,10 @@ class Heartbeat(_message.Message):
     hog: str
     beside_hog: int
     no_room: str
-    def __init__(self, number: _Optional[int] = ..., slots: _Optional[int] = ..., open_slots: _Optional[int] = ..., load: _Optional[float] = ..., drained: _Optional[bool] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., ahead: _Optional[int] = ..., holds_gangs: _Optional[bool] = ..., features: _Optional[str] = ..., resources: _Optional[str] = ..., memory_for_jobs: _Optional[int] = ..., memory_given: _Optional[int] = ..., closed: _Optional[int] = ..., opens: _Optional[float] = ..., drain: _Optional[str] = ..., keeper: _Optional[str] = ..., said_s: _Optional[float] = ..., rules: _Optional[int] = ..., hog: _Optional[str] = ..., beside_hog: _Optional[int] = ..., no_room: _Optional[str] = ...) -> None: ...
+    def __init__(self, number: _Optional[int] = ..., slots: _Optional[int] = ..., open_slots: _Optional[int] = ..., load: _Optional[float] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., ahead: _Optional[int] = ..., features: _Optional[str] = ..., resources: _Optional[str] = ..., memory_for_jobs: _Optional[int] = ..., memory_given: _Optional[int] = ..., closed: _Optional[int] = ..., opens: _Optional[float] = ..., drain: _Optional[str] = ..., keeper: _Optional[str] = ..., said_s: _Optional[float] = ..., rules: _Optional[int] = ..., hog: _Optional[str] = ..., beside_hog: _Optional[int] = ..., no_room: _Optional[str] = ...) -> None: ...
 
 class AttemptReport(_message.Message):
-    __slots__ = ("job", "attempt", "event", "cause", "exit_status", "signal", "cpu_s", "reason", "phase", "errno", "stop_reason", "evicted", "at_s", "wait_s")
+    __slots__ = ("job", "attempt", "event", "cause", "exit_status", "signal", "cpu_s", "reason", "phase", "errno", "stop_reason", "at_s", "wait_s")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
@@ -101,7 +95,6 @@ class AttemptReport(_message.Message):
     PHASE_FIELD_NUMBER: _ClassVar[int]
     ERRNO_FIELD_NUMBER: _ClassVar[int]
     STOP_REASON_FIELD_NUMBER: _ClassVar[int]
-    EVICTED_FIELD_NUMBER: _ClassVar[int]
     AT_S_FIELD_NUMBER: _ClassVar[int]
     WAIT_S_FIELD_NUMBER: _ClassVar[int]
     job: str
@@ -115,10 +108,9 @@ class AttemptReport(_message.Message):
     phase: str
     errno: int
     stop_reason: str
-    evicted: bool
     at_s: float
     wait_s: float
-    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., event: _Optional[str] = ..., cause: _Optional[str] = ..., exit_status: _Optional[int] = ..., signal: _Optional[int] = ..., cpu_s: _Optional[float] = ..., reason: _Optional[str] = ..., phase: _Optional[str] = ..., errno: _Optional[int] = ..., stop_reason: _Optional[str] = ..., evicted: _Optional[bool] = ..., at_s: _Optional[float] = ..., wait_s: _Optional[float] = ...) -> None: ...
+    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., event: _Optional[str] = ..., cause: _Optional[str] = ..., exit_status: _Optional[int] = ..., signal: _Optional[int] = ..., cpu_s: _Optional[float] = ..., reason: _Optional[str] = ..., phase: _Optional[str] = ..., errno: _Optional[int] = ..., stop_reason: _Optional[str] = ..., at_s: _Optional[float] = ..., wait_s: _Optional[float] = ...) -> None: ...
 
 class WorkUp(_message.Message):
     __slots__ = ("heartbeat", "reports", "sent_s")
@@ -723,7 +715,7 @@ class ActFailure(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[str]] = ..., error: _Optional[str] = ...) -> None: ...
 
 class ActReply(_message.Message):
-    __slots__ = ("errors", "done", "done_ids", "still_open", "failures", "not_held", "ledger_token")
+    __slots__ = ("errors", "done_ids", "still_open", "failures", "not_held", "ledger_token")
     class StillOpenEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -732,20 +724,18 @@ class ActReply(_message.Message):
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     ERRORS_FIELD_NUMBER: _ClassVar[int]
-    DONE_FIELD_NUMBER: _ClassVar[int]
     DONE_IDS_FIELD_NUMBER: _ClassVar[int]
     STILL_OPEN_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
     NOT_HELD_FIELD_NUMBER: _ClassVar[int]
     LEDGER_TOKEN_FIELD_NUMBER: _ClassVar[int]
     errors: _containers.RepeatedScalarFieldContainer[str]
-    done: _containers.RepeatedScalarFieldContainer[int]
     done_ids: _containers.RepeatedScalarFieldContainer[str]
     still_open: _containers.ScalarMap[str, str]
     failures: _containers.RepeatedCompositeFieldContainer[ActFailure]
     not_held: _containers.RepeatedScalarFieldContainer[str]
     ledger_token: bytes
-    def __init__(self, errors: _Optional[_Iterable[str]] = ..., done: _Optional[_Iterable[int]] = ..., done_ids: _Optional[_Iterable[str]] = ..., still_open: _Optional[_Mapping[str, str]] = ..., failures: _Optional[_Iterable[_Union[ActFailure, _Mapping]]] = ..., not_held: _Optional[_Iterable[str]] = ..., ledger_token: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, errors: _Optional[_Iterable[str]] = ..., done_ids: _Optional[_Iterable[str]] = ..., still_open: _Optional[_Mapping[str, str]] = ..., failures: _Optional[_Iterable[_Union[ActFailure, _Mapping]]] = ..., not_held: _Optional[_Iterable[str]] = ..., ledger_token: _Optional[bytes] = ...) -> None: ...
 
 class StatusAsked(_message.Message):
     __slots__ = ()

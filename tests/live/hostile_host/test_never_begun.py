@@ -31,9 +31,7 @@ class Hoarder:
         while not self.is_over.wait(BEAT_S):
             number += 1
             held = [pb.Held(job=job, attempt=n) for job, n in self.held.copy()]
-            beat = pb.Heartbeat(
-                number=number, slots=SLOTS, open_slots=SLOTS, holds_gangs=True, held=held
-            )
+            beat = pb.Heartbeat(number=number, slots=SLOTS, open_slots=SLOTS, held=held)
             yield pb.WorkUp(heartbeat=beat).SerializeToString()
 
     def _read(self):

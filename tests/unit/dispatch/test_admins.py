@@ -33,9 +33,9 @@ async def test_a_host_speaks_for_its_administrators_about_its_own_jobs_alone(tmp
         assert line.startswith(
             "permission denied: job 1 is not yours; administrators can act on it from h1"
         )
-        assert not reply.done
+        assert not reply.done_ids
         reply = await world.act(verb="hold", selectors=["1-2"], **ROOT)
-        assert list(reply.done) == [2]
+        assert list(reply.done_ids) == ["2"]
         assert len(reply.errors) == 1
         told = {job.id: job.reason for job in (await world.jobs()).jobs}
         assert told[2].startswith("held by root")
@@ -58,14 +58,14 @@ async def test_who_is_believed_the_dispatchers_host_says(tmp_path, host, named, 
     async with of_two_hosts(tmp_path, config) as world:
         world.trust.name = host or "h9"
         reply = await world.act(verb="kill", selectors=["1"], **ROOT)
-        assert (list(reply.done) == [1]) == may
+        assert (list(reply.done_ids) == ["1"]) == may
 
 
 async def test_a_user_who_is_no_administrator_acts_on_their_own_jobs_from_any_host(tmp_path):
     async with of_two_hosts(tmp_path) as world:
         world.trust.name = "h3"
         reply = await world.act(verb="kill", selectors=["1"], user="ann", uid=1001)
-        assert list(reply.done) == [1]
+        assert list(reply.done_ids) == ["1"]
         reply = await world.act(verb="kill", selectors=["2"], user="ann", uid=1001)
         assert reply.errors == ["permission denied: job 2 is not yours"]
 
@@ -74,7 +74,7 @@ async def test_who_held_a_job_is_told_in_few_words_whatever_its_host_says(tmp_pa
     async with of_two_hosts(tmp_path) as world:
         world.trust.name = "h3"
         root = ROOT | {"user": "root\x1b[2J\n" * 500_000}
-        assert list((await world.act(verb="hold", selectors=["2"], **root)).done) == [2]
+        assert list((await world.act(verb="hold", selectors=["2"], **root)).done_ids) == ["2"]
         (job,) = (await world.jobs(selectors=["2"])).jobs
         assert len(job.reason) < 500
         assert job.reason.isprintable()

@@ -311,7 +311,7 @@ async def test_the_waiting_part_of_a_job_is_changed(world):
     await begun(world, "1")
     change = Update(priority=-3, name="later", timeout_s=60.0)
     done = await world.act(verb="update", selectors=["1", "6"], update=change, **WHO)
-    assert (list(done.errors), len(done.done)) == ([], 5)
+    assert (list(done.errors), len(done.done_ids)) == ([], 5)
     jobs = world.dispatcher.life.jobs
     assert [(jobs[n].job.priority, jobs[n].job.name, jobs[n].job.limit_s) for n in "126"] == [
         (0, "", 0.0), (-3, "later", 60.0), (-3, "later", 60.0)]  # fmt: skip
@@ -337,7 +337,7 @@ async def test_the_waiting_part_of_a_job_is_changed(world):
 async def test_an_impossible_change_is_one_line_and_changes_nothing(world, change, error):
     await world.submit(asking())
     done = await world.act(verb="update", selectors=["1"], update=Update(**change), **WHO)
-    assert (list(done.errors), list(done.done)) == ([error], [])
+    assert (list(done.errors), list(done.done_ids)) == ([error], [])
     assert (await world.ledger.live())[0].priority == 0
 
 
@@ -377,7 +377,7 @@ async def test_an_update_of_many_large_jobs_is_written_in_parts(world, monkeypat
 
     monkeypatch.setattr(Dispatcher, "settled", lambda _: noted())
     done = await world.act(verb="update", selectors=["1-7"], update=Update(timeout_s=7.0), **WHO)
-    assert (list(done.errors), len(done.done)) == ([], 7)
+    assert (list(done.errors), len(done.done_ids)) == ([], 7)
     assert len(written) >= 4
     for number in range(1, 8):
         stored = dispatch_pb2.StoredSpec.FromString((await world.ledger.spec(number)).spec)

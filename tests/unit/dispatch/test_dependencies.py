@@ -247,7 +247,7 @@ async def test_a_job_that_waits_for_a_slot_can_be_postponed(world):
     await world.submit(asking())
     late = time.time() + 3600.0
     reply = await world.act(verb="update", selectors=["2"], update=Update(begin=late), **WHO)
-    assert list(reply.done) == [2]
+    assert list(reply.done_ids) == ["2"]
     await ended(world, "1")
     assert began(world) == set()
     reply = await world.act(verb="update", selectors=["1"], update=Update(begin=late), **WHO)
@@ -276,9 +276,9 @@ async def test_jobs_that_one_order_ends_one_after_the_other_are_all_done(world):
     await world.submit(after("ok:1"))
     await world.submit(after("ok:2"))
     reply = await world.act(verb="kill", selectors=["1", "2", "3"], **WHO)
-    assert (list(reply.done), list(reply.errors)) == ([1, 2, 3], [])
+    assert (list(reply.done_ids), list(reply.errors)) == (["1", "2", "3"], [])
     reply = await world.act(verb="kill", selectors=["2"], **WHO)
-    assert (list(reply.done), list(reply.errors)) == ([], ["job 2 has ended"])
+    assert (list(reply.done_ids), list(reply.errors)) == ([], ["job 2 has ended"])
 
 
 async def test_a_new_dispatcher_continues_where_the_last_one_was(path):

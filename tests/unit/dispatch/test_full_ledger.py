@@ -43,10 +43,10 @@ async def test_the_first_order_on_a_full_disk_is_refused_at_once(world, verb):
     order = {"verb": verb, "selectors": ["1"], "user": "ann", "cancels_waiting": True}
     reply = await world.act(**order)
     why = "nothing was done; try again once there is room on h1: /srv/ledger is full"
-    assert (list(reply.errors), list(reply.done)) == ([why], [])
+    assert (list(reply.errors), list(reply.done_ids)) == ([why], [])
     assert world.dispatcher.life.jobs["1"].held == ""
     reply = await world.act(**order | {"selectors": ["1-1"], "by_number": True})
-    assert list(reply.done) == [1], "of an lbrun that ends"
+    assert list(reply.done_ids) == ["1"], "of an lbrun that ends"
 
 
 async def test_an_order_whose_own_write_fails_is_not_said_to_be_done(world, monkeypatch):
@@ -63,7 +63,7 @@ async def test_an_order_whose_own_write_fails_is_not_said_to_be_done(world, monk
 
     monkeypatch.setattr(SqliteLedger, "_write_group", write_group)
     reply = await world.act(verb="hold", selectors=["1", "2"], user="ann")
-    assert list(reply.done) == []
+    assert list(reply.done_ids) == []
     other, why = sorted(reply.errors, reverse=True)
     assert other.startswith("job 2: not done; try again once h1 can write the ledger: ")
     assert why.startswith("job 1: done only once h1 can write the ledger: ")

@@ -102,13 +102,12 @@ async def test_the_interval_of_a_forecast_is_shown_as_it_was_made(tmp_path):
 
 
 async def test_of_a_job_in_a_directory_of_its_own_it_is_known_where_it_was_submitted(tmp_path):
-    command = request(directory=b"/home/ann")
-    command.workdir.fetch.extend([b"o.txt", b"log.%a"])
-    packed = command.SerializeToString()
-    given = []
+    command, given = request(directory=b"/home/ann"), []
+    staged = request(directory=b"/home/ann")
+    staged.workdir.fetch.extend([b"o.txt", b"log.%a"])
     async with opened(tmp_path / "ledger.sqlite") as world:
-        for job, spec in (("1", pb.StoredSpec(staged_request=packed)),
-                          ("2", pb.StoredSpec(run_request=packed))):  # fmt: skip
+        for job, run in (("1", staged), ("2", command)):
+            spec = pb.StoredSpec(run_request=run.SerializeToString())
             await world.submit(asking(spec=spec))
             asked = {"selectors": [job], "with_attempts": True, "ended_too": True, "user": "ann"}
             given.append((await world.jobs(**asked)).jobs[0].given)

@@ -25,7 +25,7 @@ async def test_orders_about_many_jobs_leave_room_for_others(world):
         assert (await world.submit(asking(user="bob", inner={"user": "bob"}))).error == ""
         assert not acting.done()
         assert held < count
-        assert len((await acting).done) == count
+        assert len((await acting).done_ids) == count
 
 
 async def test_orders_that_cost_much_for_each_job_leave_room_too(world, monkeypatch):

@@ -62,7 +62,7 @@ async def test_jobs_beyond_the_size_of_an_answer_are_not_looked_up(tmp_path):
         assert (await world.jobs(selectors=selectors, user="ann")).error == line
         for verb in ("kill", "requeue"):
             done = await world.act(selectors=selectors, user="ann", uid=1001, verb=verb)
-            assert (list(done.errors), list(done.done)) == ([line], [])
+            assert (list(done.errors), list(done.done_ids)) == ([line], [])
         assert [job.id for job in (await world.jobs(selectors=["1"], user="ann")).jobs] == [1]
 
 

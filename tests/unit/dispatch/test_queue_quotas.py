@@ -186,10 +186,10 @@ async def test_what_has_ended_comes_again_only_where_there_is_room(world):
     """Otherwise a user who ends jobs and queues others has as many as they like in the end."""
     assert await submitted(world, 75) == ""
     reply = await world.act(verb="kill", selectors=["1-75"], user="ann", uid=1001)
-    assert len(reply.done) == 75
+    assert len(reply.done_ids) == 75
     assert await submitted(world, 74) == ""
     reply = await world.act(verb="requeue", selectors=["1-3"], user="ann", uid=1001)
-    assert list(reply.done) == [1]
+    assert list(reply.done_ids) == ["1_0"]
     assert reply.errors == [
         "ann has 75 jobs in the queue; the limit per user is 75 (75% of dispatch.max_jobs)"
         "; and 73 more"  # "1-3" means all of array 1

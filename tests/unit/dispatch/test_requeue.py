@@ -20,7 +20,7 @@ async def test_a_restarted_job_is_still_known_by_its_command(tmp_path):
         await world.act(verb="kill", selectors=["1-3"], **WHO)
         assert not world.dispatcher.life.jobs
         reply = await world.act(verb="requeue", selectors=["1-3"], **WHO)
-        assert (list(reply.errors), list(reply.done)) == ([], [1, 2, 3])
+        assert (list(reply.errors), list(reply.done_ids)) == ([], ["1", "2_1", "2_2"])
         jobs = world.dispatcher.life.jobs
         assert [jobs[job].job.command for job in "123"] == [
             name_hash(name) for name in ("solve", "render", "render")

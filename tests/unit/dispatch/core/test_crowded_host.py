@@ -64,7 +64,7 @@ def test_what_is_free_is_added_up_once_for_all_ends(looks):
     rng, queues = Random(1), Queues(Fcfs())
     queues.gangs.drain_s = 600.0
     facts = Facts(("linux",), (("licence", RUNNING, 0), ("other", 9, 0)))
-    host = HostSlots(H2, 2 * RUNNING, 2 * RUNNING, 0.0, (1,), holds_gangs=True, facts=facts)
+    host = HostSlots(H2, 2 * RUNNING, 2 * RUNNING, 0.0, (1,), facts=facts)
     queues.hosts_are([host], 0.0, rng)
     licence = Needs((("licence", 1),))
     for n in range(RUNNING):

@@ -99,7 +99,7 @@ def test_no_host_holds_a_job_for_longer_by_what_it_says():
 
 
 def test_a_host_that_does_not_say_it_is_believed_to_have_what_was_granted():
-    """It is of an older release, or the attempt has ended there."""
+    """The attempt has ended there."""
     table = restored(inherited_s=900.0)
     before_s = until_s(table)
     for left_s in ({}, {HELD: 0.0}):

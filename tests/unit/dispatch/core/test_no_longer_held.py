@@ -40,7 +40,7 @@ def test_what_a_keeper_no_longer_has_is_over_at_once():
     ("sent_by", "named_by", "is_first", "held"),
     [
         ("k1", "k2", True, False),  # another process: perhaps another machine of that name
-        ("k1", "", True, False),  # an older release, or something of an earlier LBM is alive
+        ("k1", "", True, False),  # something of an earlier LBM is alive
         ("", "k1", True, False),
         ("", "", True, False),
         ("k1", "k1", False, False),  # the attempt may still be on its way over this connection

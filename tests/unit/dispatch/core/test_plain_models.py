@@ -52,7 +52,7 @@ def drawn_servers(rng):
         slots = rng.randint(1, 6)
         host = HostSlots(
             HostId(f"h{number}"), slots, rng.choice([None, rng.randint(0, slots)]),
-            rng.choice([0.1, 0.2, 0.3]), holds_gangs=rng.random() < 0.8,
+            rng.choice([0.1, 0.2, 0.3]),
             facts=Facts(features, resources, rng.choice([0, 16]), 0),
         )  # fmt: skip
         server = Server(host, Waiting(host.name, Shares(Rules()), Backlog()), (ONLY_LINE,))
@@ -338,7 +338,7 @@ def test_how_many_jobs_a_host_holds_is_found_by_adding_them_one_by_one(seed):
         suits = server.slots >= job.slots and (lacks is None or lacks.later)
         assert server.suits(job) == suits
         assert server.has_for(job) == (lacks is None)
-        assert server.suits(job._replace(gang=2)) == (suits and server.host.holds_gangs)
+        assert server.suits(job._replace(gang=2)) == suits
         nobodys = replace(server.host, facts=offer(server.host.facts))
         empty = Server(nobodys, server.own_line)
         if server.suits(job):

@@ -302,7 +302,7 @@ def test_a_head_that_holds_out_says_what_for(host, where):
 )
 def test_a_gang_that_is_too_large_says_what_it_needs_and_what_exists(slots, said):
     life = table()
-    life.host_is(HostSlots(HostId("h1"), 3, holds_gangs=True), 0.0, DICE)
+    life.host_is(HostSlots(HostId("h1"), 3), 0.0, DICE)
     tasks = [QueuedJob(JobId(f"{n}"), slots, array=1, array_index=n, gang=4) for n in range(1, 5)]
     life.submitted(tasks, 0.0, DICE)
     assert reason(life, "1") == said

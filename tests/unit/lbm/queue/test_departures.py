@@ -35,8 +35,8 @@ class Queue:
                 reply.errors.append(f"job {job}: not now")
             elif job in self.running:
                 self.running.discard(job)
-                reply.done.append(job)
-        if not reply.done:
+                reply.done_ids.append(str(job))
+        if not reply.done_ids:
             reply.errors.append("nothing to kill: all these jobs have ended")
         return reply
 

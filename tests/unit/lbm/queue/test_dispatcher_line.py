@@ -100,7 +100,7 @@ async def attempts(line):
 
 async def test_an_attempt_that_arrives_during_the_stop_is_refused(line, attempts):
     first = await asyncio.wait_for(line.up.get(), 5)
-    assert not first.heartbeat.drained
+    assert not first.heartbeat.closed
     assert first.heartbeat.rules == 7
     await attempts.end_all()
     attempts.load_is(0.0, None)  # the host itself is not drained
@@ -113,7 +113,7 @@ async def test_an_attempt_that_arrives_during_the_stop_is_refused(line, attempts
     (news,) = refused
     assert (news.job, news.event, news.phase) == ("12", "refused", "late")
     assert news.reason == "its LBM is stopping"
-    assert all(up.heartbeat.drained for up in heard if up.HasField("heartbeat"))
+    assert all(up.heartbeat.closed for up in heard if up.HasField("heartbeat"))
 
 
 async def test_the_dispatcher_is_told_at_once_that_the_load_has_crossed_the_ceiling(line, attempts):

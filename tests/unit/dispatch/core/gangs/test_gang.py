@@ -73,15 +73,6 @@ def test_a_gang_that_names_its_host_is_placed_there_as_a_whole():
     assert stuck_reason(table.life, JobId("1")).startswith("needs 3 slots together; the hosts")
 
 
-def test_a_host_of_an_older_release_gets_none_of_a_gang():
-    table = Table(hosts=())
-    table.host(H1, holds_gangs=False)
-    assert table.gang(2) == []
-    table.host(H2)
-    assert [one.host for one in of_kind(Begin, table.host(H2))] == []
-    assert {live.lease.host for live in table.life.leased.values()} == {H2}
-
-
 def test_a_gang_that_is_too_large_waits_for_hosts_and_says_so():
     table = Table(hosts=(H1, H2))
     assert table.gang(6) == []

@@ -132,7 +132,7 @@ class History:
 
     def beat(self):
         for host in HONEST:
-            self.took(self.table.host(host, holds_gangs=True))
+            self.took(self.table.host(host))
             held = [(one.begin.job, one.begin.attempt) for one in self.of_hosts({host})]
             renewed, actions = self.life.heartbeat(host, held, self.table.now_s)
             assert renewed == held
@@ -187,7 +187,7 @@ class History:
                 assert all(self.places[job][n].begin.host == LIAR for job, n in renewed)
                 self.took(actions)
             case 6:
-                self.took(table.host(LIAR, rng.choice((1, 2, 60_000)), holds_gangs=True))
+                self.took(table.host(LIAR, rng.choice((1, 2, 60_000))))
 
     def wait(self):
         self.table.now_s += self.rng.choice((0.1, 0.5, 1.0))

@@ -290,7 +290,7 @@ def test_of_gangs_no_more_jobs_are_played_than_of_others(monkeypatch, gangs, siz
     table = Table()
     for _ in range(5):
         table.queues.resource_times.slots.ended(10.0)
-    table.host("h1", 100, holds_gangs=True)
+    table.host("h1", 100)
     assert table.arrive("1", slots=100)
     table.arrive("2", slots=100)
     for gang in range(gangs):
