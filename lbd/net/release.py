@@ -34,7 +34,7 @@ class Wire:
         return f"lbd {self.release} (wire {self.oldest} to {self.newest})"
 
 
-OWN = Wire(__version__, newest=3, oldest=3)
+OWN = Wire(__version__, newest=1, oldest=1)
 
 
 def read(text: str) -> Wire:

@@ -30,7 +30,7 @@ SETTINGS = (*(one for one in FAST if "orphan" not in one), *LASTING)
 # The next release, as far as another host can tell.
 STEPS = (
     ("lbd/__init__.py", r'(?m)^__version__ = ".*"$', '__version__ = "99.1"'),
-    ("lbd/net/release.py", r"newest=3, oldest=3\)", "newest=4, oldest=3)"),
+    ("lbd/net/release.py", r"newest=1, oldest=1\)", "newest=2, oldest=1)"),
     ("lbd/dispatch/ledger/schema.py", r"(?m)^\)\nVERSION =",
      '    "CREATE TABLE of_the_next_release (id INTEGER);",\n)\nVERSION ='),
     ("lbd/lim/saved_settings.py", r"(?m)^SCHEMA = 1 ", "SCHEMA = 2 "),

@@ -29,9 +29,8 @@ class LongestLease:
     kept_s: float = 0.0  # on record
 
     async def inherit(self) -> float:
-        """Returns the longest lease that an earlier dispatcher may have granted, 0 if none did or
-        its release did not record it. From now on `lease_s` may be granted. Raises LedgerTrouble,
-        after a moment."""
+        """Returns the longest lease that an earlier dispatcher may have granted, 0 if none did.
+        From now on `lease_s` may be granted. Raises LedgerTrouble, after a moment."""
         async with passing():
             found = await self.ledger.counter(NAME)
             earlier_s = min(max(0, found or 0) / 1e3, LEASE_S_MAX)

@@ -5,8 +5,6 @@ A step is never changed once a version with it was released; a new one is added.
 
 from lbd.errors import ConfigError
 
-FIRST = 17  # the schema of the first release; lower numbers were never released
-
 STEPS: tuple[str, ...] = (
     """
     CREATE TABLE submissions (
@@ -113,7 +111,7 @@ STEPS: tuple[str, ...] = (
     INSERT INTO counters VALUES ('next_job', 1);
     """,
 )
-VERSION = FIRST + len(STEPS) - 1
+VERSION = len(STEPS)
 
 
 def missing_steps(version: int, where: str) -> list[tuple[int, str]]:
@@ -124,10 +122,4 @@ def missing_steps(version: int, where: str) -> list[tuple[int, str]]:
             f"{where}: of a newer lbd (schema {version}, ours is {VERSION}); install that version, "
             "or name another"
         )
-    if 0 < version < FIRST:
-        raise ConfigError(
-            f"{where}: of an lbd before its first release (schema {version}, ours is {VERSION}), "
-            "which cannot be brought up to date; name another"
-        )
-    lacking = range(max(version + 1, FIRST), VERSION + 1)
-    return [(number, STEPS[number - FIRST]) for number in lacking]
+    return list(enumerate(STEPS[version:], version + 1))

@@ -34,8 +34,8 @@ def copy_ledger(path: Path, to: Path) -> None:
 
 
 def last_number(path: Path, host: str) -> int:
-    """Returns the highest number of a host's own jobs in the accounting; 0 if there is none, or if
-    it is of a release without ids. Raises ConfigError."""
+    """Returns the highest number of a host's own jobs in the accounting; 0 if there is none. Raises
+    ConfigError."""
     with opened(path) as usage:
         columns = [row[1] for row in usage.execute("PRAGMA table_info(jobs)")]
         query = "SELECT max(CAST(substr(id, ?) AS INTEGER)) FROM jobs WHERE id GLOB ?"

@@ -47,8 +47,8 @@ log = logging.getLogger("lbd.lbm")
 job_log = JobLog(log)
 
 # Both change only with the messages of handover.proto; codec.py says how records may change.
-VERSION = 4  # of the written record
-NEEDS = 4  # a reader must know this version at least
+VERSION = 1  # of the written record
+NEEDS = 1  # a reader must know this version at least
 BYTES_MAX = (1 << 31) - 1  # a longer message is not possible
 FILES_S = 5.0  # for files that are on their way
 REST_S = 3.0  # for the streams to come to rest

@@ -29,7 +29,7 @@ from lbd.process.sqlite_journal import BESIDE, set_journal
 
 log = logging.getLogger("lbd.lbm")
 
-FORMAT = 2
+FORMAT = 1
 WAL_PAGES = 256
 DAY_S = 86400.0
 AGE_CHECK_S = 600.0

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15lbd/v1/handover.proto\x12\x06lbd.v1\"\xc6\x02\n\x08Handover\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\r\n\x05needs\x18\x02 \x01(\r\x12\x13\n\x0b\x64\x65scriptors\x18\x03 \x01(\r\x12\x10\n\x08listener\x18\x04 \x01(\r\x12%\n\nlinks_from\x18\n \x03(\x0b\x32\x11.lbd.v1.HeldValue\x12#\n\x08links_to\x18\x0b \x03(\x0b\x32\x11.lbd.v1.HeldValue\x12#\n\x08\x61ttached\x18\x0c \x03(\x0b\x32\x11.lbd.v1.HeldValue\x12#\n\x08\x61ttempts\x18\r \x03(\x0b\x32\x11.lbd.v1.HeldValue\x12\"\n\x07\x63lients\x18\x0e \x03(\x0b\x32\x11.lbd.v1.HeldValue\x12\x0c\n\x04jobs\x18\x0f \x03(\t\x12%\n\nunrecorded\x18\x10 \x01(\x0b\x32\x11.lbd.v1.HeldValueJ\x04\x08\x05\x10\n\"\xd5\x01\n\tHeldValue\x12\x0e\n\x04none\x18\x01 \x01(\x08H\x00\x12\x0e\n\x04\x66lag\x18\x02 \x01(\x08H\x00\x12\x10\n\x06number\x18\x03 \x01(\x12H\x00\x12\x0e\n\x04real\x18\x04 \x01(\x01H\x00\x12\x0e\n\x04\x64\x61ta\x18\x05 \x01(\x0cH\x00\x12\x0e\n\x04text\x18\x06 \x01(\x0cH\x00\x12\"\n\x05items\x18\x07 \x01(\x0b\x32\x11.lbd.v1.HeldItemsH\x00\x12$\n\x06record\x18\x08 \x01(\x0b\x32\x12.lbd.v1.HeldRecordH\x00\x12\x14\n\ndescriptor\x18\t \x01(\rH\x00\x42\x06\n\x04kind\"-\n\tHeldItems\x12 \n\x05items\x18\x01 \x03(\x0b\x32\x11.lbd.v1.HeldValue\"=\n\nHeldRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12!\n\x06\x66ields\x18\x02 \x03(\x0b\x32\x11.lbd.v1.HeldField\";\n\tHeldField\x12\x0c\n\x04name\x18\x01 \x01(\t\x12 \n\x05value\x18\x02 \x01(\x0b\x32\x11.lbd.v1.HeldValueb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15lbd/v1/handover.proto\x12\x06lbd.v1\"\xc0\x02\n\x08Handover\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\r\n\x05needs\x18\x02 \x01(\r\x12\x13\n\x0b\x64\x65scriptors\x18\x03 \x01(\r\x12\x10\n\x08listener\x18\x04 \x01(\r\x12%\n\nlinks_from\x18\n \x03(\x0b\x32\x11.lbd.v1.HeldValue\x12#\n\x08links_to\x18\x0b \x03(\x0b\x32\x11.lbd.v1.HeldValue\x12#\n\x08\x61ttached\x18\x0c \x03(\x0b\x32\x11.lbd.v1.HeldValue\x12#\n\x08\x61ttempts\x18\r \x03(\x0b\x32\x11.lbd.v1.HeldValue\x12\"\n\x07\x63lients\x18\x0e \x03(\x0b\x32\x11.lbd.v1.HeldValue\x12\x0c\n\x04jobs\x18\x0f \x03(\t\x12%\n\nunrecorded\x18\x10 \x01(\x0b\x32\x11.lbd.v1.HeldValue\"\xd5\x01\n\tHeldValue\x12\x0e\n\x04none\x18\x01 \x01(\x08H\x00\x12\x0e\n\x04\x66lag\x18\x02 \x01(\x08H\x00\x12\x10\n\x06number\x18\x03 \x01(\x12H\x00\x12\x0e\n\x04real\x18\x04 \x01(\x01H\x00\x12\x0e\n\x04\x64\x61ta\x18\x05 \x01(\x0cH\x00\x12\x0e\n\x04text\x18\x06 \x01(\x0cH\x00\x12\"\n\x05items\x18\x07 \x01(\x0b\x32\x11.lbd.v1.HeldItemsH\x00\x12$\n\x06record\x18\x08 \x01(\x0b\x32\x12.lbd.v1.HeldRecordH\x00\x12\x14\n\ndescriptor\x18\t \x01(\rH\x00\x42\x06\n\x04kind\"-\n\tHeldItems\x12 \n\x05items\x18\x01 \x03(\x0b\x32\x11.lbd.v1.HeldValue\"=\n\nHeldRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12!\n\x06\x66ields\x18\x02 \x03(\x0b\x32\x11.lbd.v1.HeldField\";\n\tHeldField\x12\x0c\n\x04name\x18\x01 \x01(\t\x12 \n\x05value\x18\x02 \x01(\x0b\x32\x11.lbd.v1.HeldValueb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,13 +32,13 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'lbd.v1.handover_pb2', _glob
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_HANDOVER']._serialized_start=34
-  _globals['_HANDOVER']._serialized_end=360
-  _globals['_HELDVALUE']._serialized_start=363
-  _globals['_HELDVALUE']._serialized_end=576
-  _globals['_HELDITEMS']._serialized_start=578
-  _globals['_HELDITEMS']._serialized_end=623
-  _globals['_HELDRECORD']._serialized_start=625
-  _globals['_HELDRECORD']._serialized_end=686
-  _globals['_HELDFIELD']._serialized_start=688
-  _globals['_HELDFIELD']._serialized_end=747
+  _globals['_HANDOVER']._serialized_end=354
+  _globals['_HELDVALUE']._serialized_start=357
+  _globals['_HELDVALUE']._serialized_end=570
+  _globals['_HELDITEMS']._serialized_start=572
+  _globals['_HELDITEMS']._serialized_end=617
+  _globals['_HELDRECORD']._serialized_start=619
+  _globals['_HELDRECORD']._serialized_end=680
+  _globals['_HELDFIELD']._serialized_start=682
+  _globals['_HELDFIELD']._serialized_end=741
 # @@protoc_insertion_point(module_scope)

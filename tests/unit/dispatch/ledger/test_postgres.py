@@ -13,7 +13,7 @@ from lbd.dispatch.ledger import connection, schema
 from lbd.dispatch.ledger import postgres as writing
 from lbd.dispatch.ledger.patience import Patience, Seen, Tenure
 from lbd.dispatch.ledger.postgres_leadership import Leadership
-from lbd.dispatch.ledger.schema import FIRST, VERSION
+from lbd.dispatch.ledger.schema import VERSION
 from lbd.errors import ConfigError, Unavailable
 from lbd.model import HostId, JobId
 from tests.unit.dispatch.leaders import TERM_S, led
@@ -246,16 +246,12 @@ async def test_an_untrusted_certificate_is_reported(monkeypatch):
         await found.first()
 
 
-@pytest.mark.parametrize(
-    ("version", "says"),
-    [(VERSION + 1, "of a newer lbd"), (FIRST - 1, "of an lbd before its first release")],
-)
-async def test_a_database_of_another_version_is_left_alone(database, postgres, version, says):
+async def test_a_database_of_a_newer_version_is_left_alone(database, postgres):
     async with led(database):
         pass
     name = database.partition("@/")[2].partition("?")[0]
-    postgres.sql(f"UPDATE lbd.leadership SET version = {version}", name)
-    with pytest.raises(ConfigError, match=says):
+    postgres.sql(f"UPDATE lbd.leadership SET version = {VERSION + 1}", name)
+    with pytest.raises(ConfigError, match="of a newer lbd"):
         async with led(database):
             pass
 

@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 from lbd.dispatch.ledger import schema
-from lbd.dispatch.ledger.schema import FIRST, VERSION
+from lbd.dispatch.ledger.schema import VERSION
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.errors import ConfigError
 from tests.unit.dispatch.ledger.test_ledger import opened, submission
@@ -29,17 +29,6 @@ async def test_a_file_that_is_no_ledger_is_reported(tmp_path):
         SqliteLedger(path)
     with pytest.raises(ConfigError, match=r"ledger.sqlite/x/y: Not a directory$"):
         SqliteLedger(path / "x" / "y")
-
-
-@pytest.mark.parametrize("version", [1, FIRST - 1])
-async def test_a_ledger_of_before_the_first_release_is_left_alone(tmp_path, version):
-    path = tmp_path / "ledger.sqlite"
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        db.executescript(f"CREATE TABLE jobs (id INTEGER); PRAGMA user_version = {version};")
-    with pytest.raises(ConfigError, match=rf"before its first release \(schema {version}, "):
-        SqliteLedger(path)
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT name FROM sqlite_schema").fetchall() == [("jobs",)]
 
 
 async def test_a_ledger_of_an_older_release_gets_the_steps_that_it_lacks(tmp_path, monkeypatch):

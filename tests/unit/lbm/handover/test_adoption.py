@@ -42,7 +42,7 @@ REFUSED = {
         message(needs=leave.VERSION + 1, version=9),
         "version 9; this release",
     ),
-    "an older release's": (message(version=leave.NEEDS - 1, needs=1), "version 3; this release"),
+    "an older release's": (Handover(), "version 0; this release"),
     "cut short": (message(descriptors=3), "killed during the handover"),
     "another record": (
         message(attached=[codec.write(StreamState(""), Bundle())]),
