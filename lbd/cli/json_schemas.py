@@ -89,7 +89,7 @@ ACTED = some([alone({"id": "text?", "ok": "flag", "error": "text?"},
                     {"still_open": "text", "not_held": "flag"})])  # fmt: skip
 FIGURES: dict[str, object] = {
     "jobs": "integer", "failed": "integer", "ran_s": "number", "cpu_s": "number",
-    "slot_hours": "number?",
+    "slot_hours": "number",
     "mean_response_s": "number?", "sd_response_s": "number?",
     "mean_waiting_s": "number?", "sd_waiting_s": "number?",
     "mean_slowdown": "number?", "sd_slowdown": "number?", "transferred": "number?",

@@ -48,7 +48,7 @@ class Daemons:
         return replace(self, reading=picking(self.reading, key, pick))
 
     def saved(self) -> dict[str, str]:
-        """Returns the settings for all hosts; empty if the LIM does not answer or is too old."""
+        """Returns the settings for all hosts; empty if the LIM does not answer."""
         return self._settings("saved")
 
     def on_trial(self) -> dict[str, str]:

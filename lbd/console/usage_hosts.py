@@ -75,9 +75,9 @@ class OfHost:
     withheld: str = ""  # the setting that limits these to jobs submitted on our host
     only_of: str = ""  # the only user whose jobs are shown to the caller; "": all users
     gaps: list[Json] = field(default_factory=list)  # what the host's accounting lacks
-    # whether it says which of the ids that are asked for are on record; an earlier release does not
+    # whether it says which of the ids that are asked for are on record
     goes_by_ids: bool = False
-    # all jobs that ended from then on are on record; nan: not known, of an earlier release
+    # all jobs that ended from then on are on record; nan: not known
     record_since: float = math.nan
 
 

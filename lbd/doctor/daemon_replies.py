@@ -22,7 +22,9 @@ def containment(reply: Json, host: str) -> Iterator[Check]:
         says = "its processes are killed as they begin: no job can start here"
         yield Check("keeper", FAULT, says, restart_keeper(host))
     elif keeper > 0:
-        yield Check("keeper", OK, f"process {keeper:.0f}{older(reply.get('keeper_version'), host)}")
+        yield Check(
+            "keeper", OK, f"process {keeper:.0f}{older(text(reply, 'keeper_version'), host)}"
+        )
     else:
         yield Check("keeper", FAULT, "not running: no job can start here", START_KEEPER)
     if how == "session":
@@ -39,14 +41,12 @@ def containment(reply: Json, host: str) -> Iterator[Check]:
         yield Check("containment", OK, f"{how}: all processes of a job end with it")
 
 
-def older(version: object, host: str) -> str:
-    """Returns a remark on a keeper that an upgrade has left running. None: the LBM does not know
-    its version."""
-    if version in (None, __version__):
+def older(version: str, host: str) -> str:
+    """Returns a remark on a keeper that an upgrade has left running."""
+    if version == __version__:
         return ""
-    release = f"lbd {version}" if version else "an earlier release"
     return (
-        f", of {release}, until the next boot; to have that of {__version__} now: "
+        f", of lbd {version}, until the next boot; to have that of {__version__} now: "
         f"{restart_keeper(host)}"
     )
 

@@ -44,7 +44,6 @@ from lbd.keeper.user_lookups import UserLooks, Waiting
 from lbd.local import frames
 from lbd.process.boot_clock import clock_s
 
-NO_JOB = ""  # an LBM of an earlier release ignores what is about no job of its own
 REPLY_BYTES = 4096  # from a child that does not become a command
 USUAL_PIPE_BYTES, WIDE_PIPE_BYTES = 1 << 16, 1 << 20
 
@@ -141,7 +140,7 @@ class Beginnings:
         reports their end. Packs also that spares are killed, if they are."""
         known = {name: job.belongings for name, job in self._keeper.jobs.items()}
         known |= {name: one.order.belongings for name, one in self.looks.waiting.items()}
-        killed = frame_of(KILLED, (JOB, NO_JOB), (NUMBER, 1)) if self.spares.are_killed else b""
+        killed = frame_of(KILLED, (NUMBER, 1)) if self.spares.are_killed else b""
         return killed + b"".join(
             frames.pack(HAS, frames.pack_fields([(JOB, name.encode()), (BELONGINGS, held)]))
             for name, held in known.items()
@@ -272,7 +271,7 @@ class Beginnings:
         self._keeper.report(READ, (JOB, name), (NUMBER, int(is_read)))
 
     def _say_killed(self, are_killed: bool) -> None:
-        self._keeper.report(KILLED, (JOB, NO_JOB), (NUMBER, int(are_killed)))
+        self._keeper.report(KILLED, (NUMBER, int(are_killed)))
 
     def _fail(self, name: str, phase: str, number: int) -> None:
         self._keeper.report(FAILED, (JOB, name), (PHASE, phase), (NUMBER, number))

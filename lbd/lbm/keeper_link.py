@@ -67,7 +67,7 @@ class ProcessExit:
     max_rss_bytes: int
     out_of_memory: bool
     over: str = ""  # the limit that ended it
-    heard_signals: int | None = None  # bit N for signal N; None: an older keeper does not say
+    heard_signals: int = 0  # bit N for signal N
 
     @property
     def signal(self) -> int:
@@ -125,7 +125,7 @@ class About:
 
     containment: str = "none"
     limits: str = ""  # the means by which it limits jobs
-    version: str = ""  # of lbd; empty from a keeper of an earlier release
+    version: str = ""  # of lbd; after an upgrade its keeper goes on
     life: str = ""  # names this very process; empty: not known
     are_killed: bool = False  # whether its processes are killed as they begin
 
@@ -241,7 +241,7 @@ class KeeperLink:
 
     def _heard(self, tag: bytes, given: dict[bytes, bytes]) -> None:
         if tag == keeper.HELLO:
-            kind, limits, version = (given.get(key, b"").decode() for key in ABOUT)
+            kind, limits, version = (given[key].decode() for key in ABOUT)
             self.pid = int(given[keeper.PID])
             self.about = About(kind, limits, version, life_of(self.pid))
             self.uid = int(given[keeper.UID])
@@ -432,7 +432,7 @@ def read_exit(given: dict[bytes, bytes]) -> ProcessExit:
         int(given[keeper.RSS_KIB]) * 1024,
         given[keeper.OUT_OF_MEMORY] == b"1",
         given[time_limits.OVER].decode(),
-        int(given[keeper.HEARD]) if keeper.HEARD in given else None,
+        int(given[keeper.HEARD]),
     )
 
 

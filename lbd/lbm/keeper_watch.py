@@ -48,8 +48,7 @@ class KeeperWatch:
                     raise
                 await asyncio.sleep(PAUSES_S[0])
         await self.link.send_totals(self._rules.config.limits)
-        # The keeper holds the ports while their daemons are away; an older keeper ignores this
-        # message.
+        # The keeper holds the ports while their daemons are away.
         places = frames.field(keeper.PLACES, places_of(self._config).encode())
         await self.link.say(frames.pack(keeper.PORTS, places))
         log.info("keeper pid=%d containment=%s", self.link.pid, self.link.about.containment)

@@ -48,7 +48,7 @@ def facts_in(answer: Mapping[str, object]) -> dict[HostId, Facts]:
 def drain_in(answer: Mapping[str, object]) -> str:
     """Who drained this host, since when and why, in words."""
     note = answer.get("drain")
-    if not isinstance(note, dict):  # none, or a LIM of an older release
+    if not isinstance(note, dict):
         return WORDS[Closed.DRAINED]
     since = note.get("since")
     shown = time_of_day(since) if isinstance(since, float) else ""
@@ -120,7 +120,7 @@ class LimReport:
         self._home.usage.algorithm_is(answer.get("algorithm"))
         host.why_drained = drain_in(answer)
         if self._home.queue is not None:
-            hosts = answer.get("queue")  # absent from a LIM of an older release
+            hosts = answer.get("queue")
             self._home.queue.follow(list(map(str, hosts)) if isinstance(hosts, list) else None)
         if self.attempts is not None:
             reason = Closed.DRAINED if answer.get("drained") else closed

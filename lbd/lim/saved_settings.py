@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 Made = TypeVar("Made")
 
 FILE_BYTES_MAX = 1_200_000  # more than a thousand drains, 192 drain notes and 128 settings take
-SCHEMA = 1  # raised where an earlier release would misread the file; the first releases wrote none
+SCHEMA = 1  # raised where an earlier release would misread the file
 
 
 class OfLaterRelease(ValueError):

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NOT_SAID = object()
 AGAIN_S = 5.0
 FIGURES_MAX = 20  # of an incarnation
 
@@ -98,15 +97,12 @@ class SettingsFile(SavedSettings):
     def drop_others(self) -> bool:
         """Removes settings that were made while this host was alone, or in another cluster: their
         number may be above the cluster's, whose settings they would replace on every host. Returns
-        whether there were any. The first releases did not save where settings were made; theirs
-        count as made in this cluster, and are saved as such.
+        whether there were any.
 
         Raises ConfigError if they cannot be removed.
         """
-        made_in = self._read(lambda found: found.get("cluster", NOT_SAID))
-        if made_in is NOT_SAID and self._cluster and (settings := self._read(settings_of)):
-            self.keep_settings(settings)
-        if made_in in (None, NOT_SAID, self._cluster):
+        made_in = self._read(lambda found: found.get("cluster"))
+        if made_in in (None, self._cluster):
             return False
         try:
             self.path.unlink(missing_ok=True)
@@ -194,7 +190,7 @@ def settings_of(found: dict[str, object]) -> Settings:
     # At the highest number no settings could follow; then they restart from 1, once all LIMs have
     # ended.
     counter = counter if 0 < counter < COUNTER_MAX else 1
-    return Settings(  # earlier releases wrote no notes, or no past drains and nothing saved
+    return Settings(
         counter,
         drains={HostId(host): value for host, value in drains.items()},
         drain_notes=notes_of(found.get("notes", {})),
@@ -215,8 +211,7 @@ def seal_kept(seal: Seal) -> dict[str, object]:
 
 
 def seal_of(found: object) -> Seal:
-    """Returns the saved seal; no seal if an earlier release wrote the file or nothing was signed.
-    Raises ValueError."""
+    """Returns the saved seal; no seal if nothing was signed. Raises ValueError."""
     match found:
         case {"counter": int(counter), "author": str(author), "trial": str(trial),
               "certificate": str(certificate), "signature": str(signature)} if (

@@ -302,7 +302,8 @@ def drain_note_out(note: m.DrainNote) -> pb.DrainNote:
 
 
 def ack_out(ack: m.Ack) -> pb.Ack:
-    wire = pb.Ack(
+    counter, mark = ack.policy_version
+    return pb.Ack(
         error=ack.error,
         unknown_sender=ack.unknown_sender,
         known_incarnation=ack.known_incarnation,
@@ -313,10 +314,9 @@ def ack_out(ack: m.Ack) -> pb.Ack:
         settings_counter=ack.settings_version[0],
         settings_author=ack.settings_version[1],
         known_version=ack.known_version,
+        policy_counter=counter,
+        policy_mark=mark,
     )
-    if ack.policy_version is not None:
-        wire.policy_counter, wire.policy_mark = ack.policy_version
-    return wire
 
 
 def text(value: str, what: str, limit: int = NAME_CHARS_MAX) -> str:
@@ -491,7 +491,7 @@ def load(
 
 def facts(wire: pb.Sample) -> Facts:
     if not (wire.features or wire.resources or wire.memory_for_jobs_mib):
-        return NO_FACTS  # from a release without facts
+        return NO_FACTS  # its LBM has not reported any
     memory = wire.memory_for_jobs_mib << MIB_BITS, wire.memory_given_mib << MIB_BITS
     try:
         return read_facts(wire.features, wire.resources, *memory)
@@ -621,7 +621,7 @@ def ack(wire: pb.Ack) -> m.Ack:
         algorithm=text(wire.algorithm, "algorithm"),
         settings_version=settings_version(wire),
         known_version=count(wire.known_version, "known_version"),
-        policy_version=policy_version(wire) if wire.HasField("policy_counter") else None,
+        policy_version=policy_version(wire),
     )
 
 

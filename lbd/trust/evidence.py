@@ -55,8 +55,7 @@ def check_renewal(
         key.verify(proof, RENEWAL + request, certificates.SIGNED_WITH)
     except InvalidSignature:
         raise PeerError(
-            f"{identity.host} does not prove possession of its certificate's key: install this "
-            "release there, too"
+            f"{identity.host} does not prove possession of its certificate's key"
         ) from None
     return identity
 

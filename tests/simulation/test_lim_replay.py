@@ -72,7 +72,7 @@ def test_one_answer_that_differs_is_found(history):
         ('[1, "handle", {"is": "os.system", "of": ["ls"]}, []]', "does not know"),
         ('[1, "handle", {"what": 1}, []]', "damaged"),
         ("[1, 7, [], []]", "no history"),
-        ('[1, "lbd-lim-history-1", [], null]', "an earlier release"),
+        ('[1, "lbd-lim-history-1", [], null]', "another release"),
     ],
 )
 def test_a_file_that_is_no_history_is_refused(line, says):

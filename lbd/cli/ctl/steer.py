@@ -180,7 +180,7 @@ def undrain(daemons: Daemons, options: argparse.Namespace) -> int:
     say_unsaved(reply)
     if options.json:
         print_json({"host": host, "drained": False})
-    elif reply.get("was_drained") is False:
+    elif not reply.get("was_drained"):
         put(f"{host} was not drained")
     else:
         put(f"{host} takes jobs again" + (" when it is back" if reply.get("when_back") else ""))

@@ -188,7 +188,6 @@ class Book:
                         for key, known in book.commands.items()
                         if known.estimate is not None
                     ],
-                    # separate, so that releases that do not know it can read the rest
                     "peaks": {
                         key: list(known.peaks)
                         for key, known in book.commands.items()
@@ -211,7 +210,7 @@ class Book:
                 raise ValueError(f"user {uid!r}")
             number = int(uid)
             self.set_lists(number, read_lists(entry))
-            peaks = entry.get("peaks") or {}
+            peaks = entry.get("peaks")
             if not isinstance(peaks, dict):
                 raise ValueError(f"user {uid!r}: invalid peaks")
             for row in entry["commands"]:

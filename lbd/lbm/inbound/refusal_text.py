@@ -21,7 +21,7 @@ def is_rule(phase: str) -> bool:
 
 
 def is_link_to(name: str, paths: Sequence[str]) -> str:
-    """`paths`: where the program was found and what that is; none from an earlier keeper."""
+    """`paths`: where the program was found and what that is, if known."""
     found, program = paths if len(paths) == 2 else ("", "")
     if found in ("", program):
         return "" if program in ("", name) else f"{name} is {program}"

@@ -255,7 +255,7 @@ class QueueAnswers:
         )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(give_up_s - time.monotonic()):
-                async for reply in self._queue().watch(asked):  # an older one names each
+                async for reply in self._queue().watch(asked):
                     if reply.error:
                         raise Refusal(reply.error)
 

@@ -248,6 +248,6 @@ def read_used(body: bytes) -> Used:
     status = int(found.get(tags.STATUS, b""))
     if not 0 <= status <= 255:
         raise ValueError(f"exit status {status}")
-    peak = found.get(tags.PEAK, b"0")  # missing from an older client
+    peak = found.get(tags.PEAK, b"")
     peak_bytes = int(peak) if is_count(peak.decode("ascii", "replace")) else 0
     return Used(within(float(found.get(tags.CPU, b"")), CPU_S_MAX), status, peak_bytes)

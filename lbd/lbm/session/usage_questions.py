@@ -314,8 +314,7 @@ def figures_row(figure: pb.Figures) -> list[object]:
     sums = [part for one in samples for part in (one.count, one.total, one.squares)]
     steps = [[list(pair) for pair in one.steps.items()][:STEPS_MAX] for one in samples]
     counts = (figure.jobs, figure.failed, figure.moved, figure.wrong)
-    row: list[object] = [one_line(figure.key), *counts, figure.cpu_s, *sums, *steps]
-    row.append(figure.slot_s if figure.HasField("slot_s") else None)
+    row: list[object] = [one_line(figure.key), *counts, figure.cpu_s, *sums, *steps, figure.slot_s]
     measure_of_row(row)
     return row
 

@@ -57,8 +57,8 @@ class Note:
     send: list[str]
     fetch: list[str]
     waited_for: bool = False  # by an lbrun -q, which handles its outputs
-    stamp: str = ""  # of the directory; "": not known, as in an earlier release
-    noted: str = ""  # of the places of its outputs (pack/places.py); "" as with `stamp`
+    stamp: str = ""  # of the directory
+    noted: str = ""  # of the places of its outputs (pack/places.py)
     # as stored: jobs that need nothing more; None: all
     over: list[int] | None = field(default_factory=list)
     # 1 for each of the others; 2 if it has ended, needs something, and begins again

@@ -50,17 +50,16 @@ class FilesRefused(Unavailable):
         self.phase, self.number = phase, number
 
 
-def entry_of(path: bytes) -> bytes:
-    """Returns a workdir's directory below the root; of an earlier release the workdir itself."""
-    parent = os.path.dirname(path)
-    return parent if OWNER.search(parent) else path
-
-
 def owner_of(path: bytes) -> int:
     """Returns the owner of a workdir. Raises OSError."""
-    if found := OWNER.search(os.path.dirname(path)):
-        return int(found[1])
-    return os.lstat(path).st_uid  # made by an LBM of an earlier release
+    if (found := OWNER.search(os.path.dirname(path))) is None:
+        raise OSError(errno.EINVAL, "not a working directory of the daemons'")
+    return int(found[1])
+
+
+def path_in(entry: bytes) -> bytes:
+    """Returns the workdir in a directory below the root."""
+    return os.path.join(entry, os.fsencode(NAME))
 
 
 def is_plain_directory(path: bytes, uid: int) -> bool:
@@ -113,7 +112,7 @@ class Workdirs:
     def sweep(self, grace_s: float) -> None:
         """Removes what an earlier LBM has left; its jobs may still be ending, for `grace_s`."""
         with contextlib.suppress(OSError):
-            kept = {entry_of(workdir.path) for workdir in self._workdirs.values()}
+            kept = {os.path.dirname(workdir.path) for workdir in self._workdirs.values()}
             left = [path for path in self._root.entries() if path not in kept]
             until_s = time.monotonic() + grace_s
             for path in left:
@@ -159,7 +158,7 @@ class Workdirs:
             await self._make(path, owner)
             self._workdirs[request.id] = made
         except BaseException:  # its origin may have hung up; the directory may exist all the same
-            self._start_removing(entry_of(path), lambda: False, made)
+            self._start_removing(os.path.dirname(path), lambda: False, made)
             raise
         finally:
             del self._making[request.id]
@@ -202,7 +201,7 @@ class Workdirs:
         """Removes a workdir that nobody needs any more, as soon as nothing runs in it."""
         workdir = self._workdirs.pop(name, None)
         if workdir is not None:
-            entry = entry_of(workdir.path)
+            entry = os.path.dirname(workdir.path)
             self._start_removing(entry, lambda: self._is_used(name), workdir)
 
     def _is_used(self, name: str) -> bool:
@@ -221,7 +220,7 @@ class Workdirs:
                 break
             await asyncio.sleep(POLL_S)
         with contextlib.suppress(OSError, Unavailable):
-            path = self._path(entry)
+            path = path_in(entry)
             with contextlib.suppress(FileNotFoundError):  # it was never made
                 owner = owner_of(path)
                 if self._as_user.acts_for(owner):
@@ -232,11 +231,6 @@ class Workdirs:
                     os.rmdir(path)  # its user may not do that
             os.rmdir(entry)
 
-    def _path(self, entry: bytes) -> bytes:
-        """The workdir in a directory below the root. Raises OSError."""
-        is_ours = os.lstat(entry).st_uid == os.geteuid()
-        return os.path.join(entry, os.fsencode(NAME)) if is_ours else entry
-
     async def close(self) -> None:
         """Removes our own user's workdirs at once: the keeper has ended what ran in them. The next
         LBM has those of others removed."""
@@ -245,5 +239,5 @@ class Workdirs:
         with contextlib.suppress(OSError):
             for entry in list(self._root.entries()):
                 with contextlib.suppress(OSError):
-                    if not self._as_user.acts_for(owner_of(self._path(entry))):
+                    if not self._as_user.acts_for(owner_of(path_in(entry))):
                         clear_away(entry)

@@ -17,6 +17,7 @@ SIZE_S_MIN = 0.01
 GROUPS_MAX = 100  # of one kind, in one host's answer
 STEPS = 10  # per factor of e in the value: percentiles are within 5 %
 LEAST = 1e-4  # shorter times count as nothing
+ROW_LENGTH = 19  # key, 5 counts and sums, 3 of each of 3 samples, the steps of each, slot_s
 STEPS_MAX = 400  # different steps of a sample; there are fewer between LEAST and 1e12
 
 
@@ -37,7 +38,7 @@ class Moments:
             self.steps[step] = self.steps.get(step, 0) + count
 
     def percentile(self, share: float) -> float:
-        """NaN if part of the sample came without its steps, as from a host of an older release."""
+        """NaN if the sample is empty, or a host sent fewer steps than values."""
         if not self.count or sum(self.steps.values()) != self.count:
             return math.nan
         rank, passed = share * self.count, 0
@@ -72,7 +73,7 @@ class Measure:
     response: Moments = field(default_factory=Moments)
     waiting: Moments = field(default_factory=Moments)
     slowdown: Moments = field(default_factory=Moments)
-    slot_s: float = 0.0  # how long they ran, times their slots; NaN: not known of all
+    slot_s: float = 0.0  # how long they ran, times their slots
 
     def add(self, other: "Measure") -> None:
         self.jobs += other.jobs
@@ -118,18 +119,17 @@ def measure_of_row(row: object) -> tuple[str, Measure]:
     """Raises PeerError."""
     if (
         not isinstance(row, list)
-        or len(row) not in (15, 18, 19)
+        or len(row) != ROW_LENGTH
         or not isinstance(row[0], str)
-        or not all(isinstance(value, int | float) for value in row[1:15])
+        or not all(isinstance(value, int | float) for value in (*row[1:15], row[18]))
     ):
         raise PeerError(NO_FIGURES)
     key, jobs, failed, moved, wrong, cpu_s, *rest = row
-    steps = map(steps_of_row, rest[9:12] or [[], [], []])
-    slot_s = rest[12] if len(rest) > 12 and isinstance(rest[12], int | float) else math.nan
+    steps = map(steps_of_row, rest[9:12])
     response, waiting, slow = (
         Moments(rest[at], rest[at + 1], rest[at + 2], next(steps)) for at in (0, 3, 6)
     )
-    return key, Measure(jobs, failed, moved, wrong, cpu_s, response, waiting, slow, slot_s)
+    return key, Measure(jobs, failed, moved, wrong, cpu_s, response, waiting, slow, rest[12])
 
 
 def steps_of_row(pairs: object) -> dict[int, int]:

@@ -295,7 +295,7 @@ class Ack:
     algorithm: str = ""
     settings_version: tuple[int, str] = (0, "")  # in force there; in an answer to Ping
     known_version: int = 0  # in an answer to a Delta: the version known there, 0 for none
-    policy_version: tuple[int, str] | None = None  # in an answer to Ping; None: an earlier release
+    policy_version: tuple[int, str] = (0, "")  # in an answer to Ping
 
 
 Body = (

@@ -13,7 +13,7 @@ has not heard of the newer policy: drains go by the version of the settings, as 
 cluster without certificates.
 
 Rule 2: an unsigned policy applies only until this host knows a signed one, and where only some
-hosts may make policies (`admin.settings_hosts`) not even then. Earlier releases sign none.
+hosts may make policies (`admin.settings_hosts`) not even then.
 
 Rule 3: what is not saved ends once all LIMs were stopped. The seal has a digest of that part, so it
 is valid without it as well; but the whole one is the newer of the two.
@@ -168,7 +168,7 @@ def lacking(
 ) -> tuple[bool, bool]:
     """Returns whether a host with those versions lacks something of ours, and whether we lack
     something of its."""
-    # A host without any signed policy may run an earlier release, which would never have one.
+    # A host that has these settings without a signed policy has refused ours.
     they_lack = version < ours.version or (0, "") < policy < policy_version(ours)
     return they_lack, version > ours.version or policy > policy_version(ours)
 
@@ -176,7 +176,7 @@ def lacking(
 def has_policy(ack: m.Ack, version: tuple[int, str], policy: tuple[int, str]) -> bool:
     """Whether a host that answers so has that policy, which came with settings of that version, or
     a newer one."""
-    if policy[0] and ack.policy_version is not None:
+    if policy[0]:
         return ack.policy_version >= policy
     return ack.settings_version >= version
 

@@ -26,7 +26,6 @@ from lbd.model import (
     NO_FACTS,
     NO_NEEDS,
     STOPPED,
-    Closed,
     Facts,
     HostId,
     HostState,
@@ -497,5 +496,4 @@ def why_closed(vector: LoadVector) -> str:
     """Returns why a host that is up takes no jobs; "" if it takes some."""
     if vector.accepting:
         return ""
-    is_unsaid = vector.closed is Closed.UNSAID and not vector.slots_total
-    return closed_words(Closed.NO_LBM if is_unsaid else vector.closed, vector.opens)
+    return closed_words(vector.closed, vector.opens)

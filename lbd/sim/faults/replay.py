@@ -18,7 +18,7 @@ from lbd.text.one_line import one_line
 OF_PLACER = ("next_step", "settle", "question", "answered", "probed")
 OF_STATE = ("start", "handle", "drained_there")
 SHOWN_CHARS = 400
-NO_HISTORY = "line 1: it is no history of a LIM, or one of an earlier release"
+NO_HISTORY = "line 1: it is no history of a LIM, or one of another release"
 
 
 class Divergence(Exception):

@@ -43,7 +43,7 @@ def test_no_token_makes_its_holder_another_host(lab, name):
 
 
 def test_a_certificate_with_such_a_name_gets_no_commands(lab):
-    """An earlier release may have issued such a certificate: no command goes to its holder."""
+    """Nobody is issued one; no command would go to its holder."""
     root = authority_on(lab)
     forged = made_for(root.credentials(), PASSES_FOR_H3)
     seen = []

@@ -21,5 +21,5 @@ def test_a_host_whose_load_is_too_high_gives_nobody_any_room():
     assert offered(pb.Heartbeat(slots=4, hog="ann", beside_hog=1, load=9.0)) == (0, "ann", 0)
 
 
-def test_a_host_of_an_older_release_names_nobody():
+def test_a_host_that_is_full_may_name_nobody():
     assert offered(pb.Heartbeat(slots=4, open_slots=0)) == (0, "", 0)

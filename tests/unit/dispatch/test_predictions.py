@@ -111,9 +111,6 @@ async def test_only_the_first_task_of_an_array_is_compared(ledger):
     assert [one.outcome for one in await predictions._came_true(1000)] == [
         (0.0, pytest.approx(0.1))
     ]
-    rows = await ledger.find(Wanted(ended_only=True))
-    older = [replace(row, predicted_s=0.0) for row in rows]  # as an earlier release recorded them
-    assert len(came_true(older)) == 1
     assert (await predictions.calibration()).calibration.jobs == 1
 
 

@@ -107,7 +107,7 @@ def test_an_order_that_is_read_after_its_lease_is_refused(loop, monkeypatch):
 def test_a_new_lbm_is_told_that_processes_are_killed_as_they_begin(beginnings, monkeypatch):
     assert beginnings.jobs_there() == b""
     monkeypatch.setattr(Spares, "are_killed", True)
-    assert beginnings.jobs_there() == frame_of(KILLED, (JOB, ""), (NUMBER, 1))
+    assert beginnings.jobs_there() == frame_of(KILLED, (NUMBER, 1))
 
 
 @pytest.mark.parametrize("has_steps", [True, False])

@@ -24,7 +24,7 @@ from lbd.local import frames
 
 
 def hello(pid, *more):
-    kind = (keeper.KIND, "none"), (keeper.UID, 0)
+    kind = (keeper.KIND, "none"), (keeper.LIMITS, ""), (keeper.VERSION, "0.1"), (keeper.UID, 0)
     return frame_of(keeper.HELLO, (keeper.PID, pid), *kind, *more)
 
 
@@ -49,7 +49,7 @@ async def test_a_keeper_whose_processes_are_killed_is_in_the_log_and_says_when_t
     tmp_path, caplog
 ):
     caplog.set_level(logging.INFO)
-    said = [frame_of(keeper.KILLED, (JOB, ""), (keeper.NUMBER, number)) for number in (0, 1)]
+    said = [frame_of(keeper.KILLED, (keeper.NUMBER, number)) for number in (0, 1)]
     async with connected(tmp_path, said[True]) as (link, connection):
         link.adopted()
         assert link.about.are_killed
@@ -78,7 +78,7 @@ async def test_half_a_frame_of_one_keeper_is_not_mixed_with_the_next(tmp_path):
 
         connecting, first = await keeper_of(7, last_words=hello(8)[:-4])
         await asyncio.wait_for(connecting, 5)
-        assert (link.pid, link.about.version) == (7, "")  # of a release that does not report it
+        assert (link.pid, link.about.version) == (7, "0.1")
         first.close()
         await asyncio.wait_for(lost.wait(), 5)
         connecting, second = await keeper_of(9, (keeper.VERSION, "0.2.0"))

@@ -328,29 +328,16 @@ def test_a_warning_is_given_if_the_saved_settings_were_never_signed(trusts, capl
     assert "the settings saved for all hosts are not signed" in caplog.text
 
 
-def test_a_host_of_the_previous_release_passes_the_seal_on(cluster):
-    """It does not know the field, keeps up to 1 KiB of unknown fields, and changes only drains."""
-    made = cluster["h1"].change(LOWEST)
-    assert len(convert.settings_out(made).seal.SerializeToString()) + 8 <= convert.MORE_BYTES_MAX
-
-
-def test_settings_as_the_previous_release_writes_them(cluster, strict):
-    """These are bytes as it writes them: accepted while no policy is signed, but never where only
-    some hosts may change settings."""
-    wire = bytes.fromhex("0807120268331a064c4f57455354"
-                         "da05170a0d6c696d2e616c676f726974686d12064c4f57455354")  # fmt: skip
-    theirs = convert.settings(convert.pb.Settings.FromString(wire))
-    assert (theirs.saved, theirs.seal) == ({"lim.algorithm": "LOWEST"}, m.NO_SEAL)
+def test_a_policy_that_nobody_signed(cluster, strict):
+    """It is accepted while no policy is signed, but never where only some hosts may change
+    settings."""
+    theirs = m.Settings(7, "h3", "LOWEST", saved={"lim.algorithm": "LOWEST"})
     cluster["h1"].hear("h3", theirs)
     strict["h1"].hear("h3", theirs)
     assert (cluster["h1"].algorithm, strict["h1"].state.settings.saved) == ("LOWEST", {})
     cluster["h1"].change(e.ChangeSettings("THRHLD", {}))
     cluster["h1"].hear("h3", replace(theirs, counter=99))
     assert cluster["h1"].algorithm == "THRHLD", "signed once, signed always"
-    kept = settings_of(
-        table(b'{"schema": 1, "counter": 3, "drains": {}, "saved": {"dispatch.lease_s": "20"}}')
-    )
-    assert (kept.saved, kept.seal) == ({"dispatch.lease_s": "20"}, m.NO_SEAL)
 
 
 async def test_if_hosts_have_no_certificates_no_seal_counts(authority):

@@ -137,16 +137,6 @@ def test_a_host_that_joins_brings_no_settings_of_its_own(tmp_path, made_in, is_k
     assert not file.drop_others()
 
 
-def test_settings_that_do_not_say_where_they_were_made_are_taken_up(tmp_path):
-    """As an earlier release saved them. From then on they belong to the cluster of that time."""
-    file = SettingsFile(tmp_path, "c1")
-    file.path.write_text('{"counter": 3, "drains": {"h3": true}}')
-    assert not file.drop_others()
-    assert file.settings() == Settings(3, drains={"h3": True})
-    assert not SettingsFile(tmp_path, "c1").drop_others()
-    assert SettingsFile(tmp_path, "c2").drop_others()
-
-
 def test_a_damaged_file_that_does_not_say_where_it_was_made_is_left_alone(tmp_path):
     file = SettingsFile(tmp_path, "c1")
     file.path.write_text('{"counter": "3"}')

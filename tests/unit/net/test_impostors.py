@@ -1,6 +1,6 @@
 """Certificates that our authority has signed, for names that TLS could confuse with another host's.
 
-An authority of an earlier release gave them to anyone with a token, so both ends refuse them.
+No authority of ours gives them, and both ends refuse them.
 """
 
 import time

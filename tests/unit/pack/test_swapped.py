@@ -301,8 +301,7 @@ def test_a_directory_above_may_be_made_anew_where_nobody_else_may_write(project)
 
 
 def test_notes_last(project):
-    """They are kept with a queued job; an earlier release has kept none, nor are names with % known
-    when it is queued."""
+    """They are kept with a queued job; names with % are not known when it is queued."""
     os.chdir(project)
     paths = [b"data", b"w/data", b"new", b"none/new", b"w/out.%a", b"thesis/report"]
     noted = note(paths)

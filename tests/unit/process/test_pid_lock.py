@@ -70,7 +70,7 @@ def test_the_file_of_an_earlier_account_is_replaced_unless_it_is_held(tmp_path, 
 def test_nobody_else_can_open_it_and_so_hold_its_lock(tmp_path):
     path = tmp_path / "lim.pid"
     path.write_text("17\n")
-    path.chmod(0o644)  # of an older release
+    path.chmod(0o644)
     for _ in range(2):
         os.close(take_pid_lock(path))
         assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -25,7 +25,7 @@ WRITERS = {
     "lbd.toml": lambda path: put_config(path, "# ours\n"),
     "a key": lambda path: write_private(path, b"ours\n"),
 }
-# The temporary names that earlier releases would have used beside NAME.
+# Temporary names beside NAME that are often used.
 GUESSES = (f"{{}}.{os.getpid()}.tmp", "{}.new", f"{{}}.{os.getpid()}")
 
 

@@ -85,8 +85,7 @@ def queue(options: argparse.Namespace, path: str | None) -> int:
 def show(daemons: Daemons, options: argparse.Namespace) -> int:
     hosts, origin = daemons.queue()
     if not hosts:
-        with contextlib.suppress(Refusal):  # an older LIM has no such settings
-            daemons.lim({"op": "settings"})
+        daemons.lim({"op": "settings"})  # whether it answers
         refuse_unmounted(daemons.config)
     exit_status, now = 0, Json()
     try:

@@ -81,7 +81,7 @@ class Ends:
 
     @classmethod
     def of(cls, reply: Json, ids: list[str]) -> "Ends":
-        """`reply`: to `queue.wait`; an older LBM names no job in it."""
+        """`reply`: to `queue.wait`."""
         states = table(reply, "states").items()
         counts = {state: count for state, count in states if isinstance(count, int)}
         return cls(ids, Counter(counts), texts(reply, "bad"))

@@ -75,7 +75,7 @@ def off_record(
 
 
 def unsure_line(host: str, jobs: int, setting: str) -> str:
-    """`setting`: by which the host withholds others' jobs; "" if it is of an earlier release."""
+    """`setting`: by which the host withholds others' jobs; "" if it withholds all."""
     why = (
         f"withholds its record of them ({setting} there)"
         if setting
@@ -89,7 +89,7 @@ def ask_hosts(
 ) -> tuple[list[Json], dict[str, str], dict[str, str]]:
     """Asks each host which of these jobs it has on record. Returns the records, the hosts that did
     not answer and why, and those that told it only of jobs submitted from here, with the setting of
-    theirs that withholds the others, or of none (""), as of an earlier release."""
+    theirs that withholds the others; "" if it told of none, since we do not prove our name."""
     asked = [
         (host, ids[at : at + IDS_AT_ONCE])
         for host, ids in ran_on.items()

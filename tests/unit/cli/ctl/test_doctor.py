@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from lbd import __version__
 from lbd.cli import lbctl
 from lbd.console.daemons import Daemons
 from tests.unit.cli.canned import STATUS
@@ -13,7 +14,8 @@ LIM_DOCTOR = {
     "cores": 2.0, "speed": 1.0, "version": "0.1.0", "fds_open": 20, "fds_limit": 4096, "peers": [],
     "algorithm": "GLOBAL",
 }  # fmt: skip
-LBM_DOCTOR = {"keeper": 12, "containment": "cgroup2", "version": "0.1.0"}
+LBM_DOCTOR = {"keeper": 12, "containment": "cgroup2", "version": "0.1.0",
+              "keeper_version": __version__}  # fmt: skip
 
 
 def peer(**changes):
@@ -155,7 +157,6 @@ AGAIN = "lbctl config set dispatch.mode '\"tags\"' --cluster"
         ({"saved": {}, "signs": True, "signed_by": "h2", "doubt": "h2 is out"}, "", None, "", ""),
         ({"saved": SAVED, "signs": False}, "", None, "", ""),
         ({"saved": {}, "signs": True}, "h9", None, "", ""),
-        ({"saved": SAVED}, "", None, "", ""),  # of an older release
     ],
 )
 def test_unsigned_settings_for_all_hosts_are_reported(

@@ -134,7 +134,7 @@ def test_intervals_of_forty_seconds_to_half_an_hour_are_not_praised():
         f"go by the times: these can be relied on; the intervals are too wide: {ends}"
     )
     assert verdict(4.8, 0.9, 39, 9.9, "").startswith("go by the intervals")
-    assert verdict(1.4, 1.0, 39, math.nan, "") == "they can be relied on"  # an older dispatcher
+    assert verdict(1.4, 1.0, 39, math.nan, "") == "they can be relied on"
 
 
 def test_a_forecast_has_two_digits_and_is_marked_as_a_guess_or_about():

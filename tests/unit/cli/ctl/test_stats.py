@@ -26,7 +26,7 @@ ANSWER = {
 
 def row(key, jobs):
     """Returns a row as a host reports it."""
-    return [key, jobs, 0, 0, 0, 0.0, *[jobs, float(jobs), float(jobs)] * 3]
+    return [key, jobs, 0, 0, 0, 0.0, *[jobs, float(jobs), float(jobs)] * 3, [], [], [], 0.0]
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ ALL = ""  # a line for all hosts, without a name
         ((9268.0, 9268.0, 9466.0), [ALL, "h3"]),  # it was replaced
         ((5000.0, 5010.0, 5050.0), [ALL]),  # set up together, or all have dropped older jobs
         ((15000.0, 15000.0, 15000.0), [ALL]),  # nothing of that time is on record
-        ((10.0, None, 20.0), []),  # of another release
+        ((10.0, None, 20.0), []),  # it does not say
         ((None, None, None), []),
         ((9000.0, 9000.0, None), []),
         ((10.0, 20.0, 15000.0), ["h3"]),  # after --until: it has nothing of that time

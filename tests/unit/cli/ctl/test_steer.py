@@ -289,7 +289,6 @@ def test_a_repeated_drain_says_who_drained_it_before(daemon, capsys):
         ({"was_drained": True}, "h1 takes jobs again\n"),
         ({"was_drained": True, "when_back": True}, "h1 takes jobs again when it is back\n"),
         ({"was_drained": False}, "h1 was not drained\n"),
-        ({}, "h1 takes jobs again\n"),  # of an older LIM
     ],
 )
 def test_undrain_says_if_there_was_no_drain(daemon, capsys, reply, said):

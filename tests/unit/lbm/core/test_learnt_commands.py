@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbd.lbm.core.learnt_commands import Book, generation_of, read_lists, read_row
-from lbd.policy.eligibility import FIRST_PAUSE_RUNS, SURE_RUNS, Estimate, Lists
+from lbd.policy.eligibility import FIRST_PAUSE_RUNS, SURE_RUNS, Lists
 from lbd.text.needs import AMOUNT_MAX
 
 ANN, BOB = 1001, 1002
@@ -199,12 +199,6 @@ def test_a_damaged_file_is_refused(stored):
         book().read(stored)
 
 
-def test_a_file_of_an_earlier_release_is_read():
-    b = book()
-    b.read({"format": 1, "users": {str(ANN): {"commands": [["fit", 1.5, 2, 1.0, 1.0, 2.0]]}}})
-    assert b.peek(ANN).commands["fit"].estimate == Estimate(1.5, 2, 1.0, (1.0, 2.0))
-
-
 def test_a_recently_requested_command_is_not_forgotten():
     b = book(max_commands=10)
     for number in range(10):
@@ -285,9 +279,6 @@ def test_impossible_peaks_are_not_restored(peaks):
     stored["users"][str(ANN)]["peaks"] = {"fit": [AMOUNT_MAX]}
     book().read(stored)
     stored["users"][str(ANN)]["peaks"] = peaks
-    if not peaks:
-        del stored["users"][str(ANN)]["peaks"]  # as an older release wrote it
-        return book().read(stored)
     with pytest.raises(ValueError, match="peaks"):
         book().read(stored)
 

@@ -60,7 +60,6 @@ async def test_it_is_asked_about_the_user_and_the_program():
     [
         Home(lbm_pb2.CheckReply(able=True)), Home(None), Home(is_up=False),
         Home(lbm_pb2.CheckReply(reason="no commands until 19:00", phase="drained")),
-        # Of an earlier release, which reports this phase even if it is drained.
         Home(lbm_pb2.CheckReply(reason="h2 is drained", phase="admission")),
         Home(lbm_pb2.CheckReply(reason="cc: No such file or directory", phase="exec")),
     ],

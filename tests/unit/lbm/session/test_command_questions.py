@@ -119,7 +119,7 @@ async def test_an_impossible_id_is_reported_in_one_line(job):
     [
         ("h2", "h9", "ann@h2"),
         ("", "h2", "ann@h2"),  # a lab, where the queue believes what a host says, too
-        ("", "", "ann"),  # one of an earlier release
+        ("", "", "ann"),
         ("", "h2\n" + "x" * 999, None),
     ],
 )

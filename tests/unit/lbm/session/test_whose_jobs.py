@@ -165,7 +165,7 @@ async def test_the_dispatcher_is_told_the_number_of_the_acting_user(queue):
     [
         ("uid", {"user": "ann", "uid": OTHER}, ["h1-2"]),
         ("uid", {"user": "anna", "uid": OTHER}, ["h1-2"]),
-        ("uid", {"user": "ann"}, []),  # of an older release
+        ("uid", {"user": "ann"}, []),
         ("name", {"user": "ann", "uid": OTHER}, ["h1-1", "h1-2"]),
         ("name", {"user": "ann"}, ["h1-1", "h1-2"]),
         ("uid", {}, ["h1-1", "h1-2", "h1-3"]),  # for an administrator

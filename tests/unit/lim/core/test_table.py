@@ -190,7 +190,7 @@ def test_a_host_that_failed_is_avoided_for_a_while(table):
     ("changed", "reason"),
     [
         ({"load": vector(accepting=False)}, "it does not accept commands now"),
-        ({"load": vector(accepting=False, slots=(0, 0))}, "its LBM does not answer"),
+        ({"load": closed(Closed.NO_LBM)}, "its LBM does not answer"),
         ({"load": closed(Closed.OWNER)}, "its owner is back"),
         ({"load": closed(Closed.STARTING)}, "its LBM has not started yet"),
         (
@@ -214,7 +214,9 @@ def test_slots_do_not_restrict_commands_of_the_host_itself(table):
     assert seen.me.name == H2
     assert seen.me.why == ""
     assert seen.me.load_now == pytest.approx(1.5 / 2)
-    assert seen.hosts[H1].why == "its LBM does not answer"  # for others this host is like any other
+    assert (
+        seen.hosts[H1].why == "it does not accept commands now"
+    )  # for others this host is like any other
 
 
 def test_a_host_that_left_is_down_until_it_is_heard_again(table):

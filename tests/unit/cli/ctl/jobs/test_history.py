@@ -133,13 +133,13 @@ def test_a_list_for_a_spreadsheet_has_the_slot_hours(daemon, capsys):
     assert (said.out.count("\n"), said.err.count("no jobs")) == (1, 1)
 
 
-def past_of(recorded, *, is_older=False, **more):
+def past_of(recorded, *, is_mute=False, **more):
     """Returns what h1 answers: the jobs on record, or those of them that are asked for by id."""
 
     def answer(request):
-        ids = [] if is_older else request.get("ids") or []
+        ids = [] if is_mute else request.get("ids") or []
         jobs = [job for job in recorded if not ids or job["id"] in ids][: request["limit"]]
-        return {"ok": True, "jobs": jobs, "more": False, "goes_by_ids": not is_older, **more}
+        return {"ok": True, "jobs": jobs, "more": False, "goes_by_ids": not is_mute, **more}
 
     return answer
 
@@ -255,7 +255,7 @@ def test_the_record_of_another_end_is_not_that_of_this_one(daemon, capsys, other
     assert "`lbctl stats`: 1 queued job that no host began or recorded" in said.err
 
 
-@pytest.mark.parametrize("how", [{"is_older": True}, {"withheld": "admin.hosts"}])
+@pytest.mark.parametrize("how", [{"is_mute": True}, {"withheld": "admin.hosts"}])
 def test_what_a_host_does_not_say_is_not_taken_for_missing(daemon, capsys, how):
     daemon("lim", status=STATUS, drains={"drains": []})
     in_queue = [{**JOB, "id": "25"}, {**LOST, "id": "26"}, {**QUEUED, "id": "27"}]
@@ -271,7 +271,7 @@ UNSURE = "lbctl: h2: 1 queued job may be missing from this list, since it"
     [
         ({"withheld": "admin.hosts"}, ["25"],
          f"{UNSURE} withholds its record of them (admin.hosts there)"),
-        ({"is_older": True}, [], "lbctl: h2: 2 queued jobs may be missing from this list, since it "
+        ({"is_mute": True}, [], "lbctl: h2: 2 queued jobs may be missing from this list, since it "
                                  "does not say which of them it has on record"),
     ],
 )  # fmt: skip
