@@ -23,15 +23,15 @@ LOOKS = 16  # at those that are kept, each time another ends
 LOOK_S = 1.0  # as long as there are any
 
 
+Close = Callable[[socket.socket], object]
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     uid: int
     sock: socket.socket
-    close: Callable[[socket.socket], object]
+    close: Close
     unread_bytes: int
-
-
-Close = Callable[[socket.socket], object]
 
 
 class UnreadAnswers:
@@ -55,9 +55,7 @@ class UnreadAnswers:
     def _is_too_much(self, uid: int) -> bool:
         return self._count[uid] >= self._most or self._bytes[uid] >= BYTES_MAX
 
-    def close(
-        self, uid: int, sock: socket.socket, close: Callable[[socket.socket], object]
-    ) -> None:
+    def close(self, uid: int, sock: socket.socket, close: Close) -> None:
         """Has `close` close a user's connection once all that was sent has been read. The client
         sees its end already, both ways. If all users keep too many, it is closed at once."""
         self._look(LOOKS)

@@ -116,7 +116,7 @@ async def output_of(
         elif not (asked.follow and alive):
             if spool.was_dropped(job, number):
                 yield pb.LogsPiece(trouble=OUTPUT_DROPPED, output_at=output_at, error_at=error_at)
-            elif piece.cut and asked.asks_cut:
+            elif piece.cut:
                 yield piece
             return
         else:

@@ -137,7 +137,6 @@ class ShownOutput:
             output_at=shown.output,
             error_at=shown.error,
             follow=follow,
-            asks_cut=True,
         )
         limit_s = SILENT_AGAIN_S if host in self._given_up else SILENT_S
         now_s = asyncio.get_running_loop().time

@@ -106,7 +106,7 @@ def array_json(array: pb.ArrayInfo) -> Json:
 def numbers_left(jobs: Iterable[pb.JobInfo]) -> list[str]:
     """Returns the numbers, as ranges, of those of these jobs and arrays that have not ended."""
     ranges = [
-        (job.id, job.id + max(1, job.array.count or sum(job.array.tasks.values())) - 1)
+        (job.id, job.id + max(1, job.array.count) - 1)
         for job in jobs
         if job.state not in ENDED_NAMES
     ]

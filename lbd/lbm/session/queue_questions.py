@@ -298,7 +298,6 @@ class QueueAnswers:
                 attempt=number,
                 output_at=output_at,
                 error_at=error_at,
-                asks_cut=True,
             )
             reply |= {"attempt": number, "continued": number != chain[0]}
             async for piece in pieces_of(self._queue().spools, attempts[number].host, asked):

@@ -250,13 +250,6 @@ class Table:
                     view.sampled_at_s = at_s
                     view.free_at_s = at_s if free else view.free_at_s
 
-    def sample_of(self, name: HostId, now_s: float) -> Sample | None:
-        """Returns a host's newest sample with its current age."""
-        entry = self.entries[name]
-        if entry.sample is None:
-            return None
-        return aged(entry.sample, max(0.0, now_s - entry.sampled_at_s))
-
     def own_sample(self, now_s: float) -> Sample:
         mine = self.mine
         assert mine.sample is not None  # the state publishes one first of all

@@ -871,20 +871,18 @@ class TagsInfo(_message.Message):
     def __init__(self, mode: _Optional[str] = ..., source: _Optional[str] = ..., objective: _Optional[str] = ..., cutoffs_s: _Optional[_Iterable[float]] = ..., tiers: _Optional[_Iterable[_Union[TierInfo, _Mapping]]] = ..., reason: _Optional[str] = ..., looked: _Optional[float] = ..., changes: _Optional[_Iterable[_Union[TagsChange, _Mapping]]] = ..., fit: _Optional[_Union[FitInfo, _Mapping]] = ..., load: _Optional[float] = ..., mean_slowdown: _Optional[float] = ..., mean_waiting_s: _Optional[float] = ..., one_queue: _Optional[float] = ..., work_conserving: _Optional[bool] = ...) -> None: ...
 
 class LogsRequest(_message.Message):
-    __slots__ = ("job", "attempt", "output_at", "error_at", "follow", "asks_cut")
+    __slots__ = ("job", "attempt", "output_at", "error_at", "follow")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_AT_FIELD_NUMBER: _ClassVar[int]
     ERROR_AT_FIELD_NUMBER: _ClassVar[int]
     FOLLOW_FIELD_NUMBER: _ClassVar[int]
-    ASKS_CUT_FIELD_NUMBER: _ClassVar[int]
     job: str
     attempt: int
     output_at: int
     error_at: int
     follow: bool
-    asks_cut: bool
-    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., output_at: _Optional[int] = ..., error_at: _Optional[int] = ..., follow: _Optional[bool] = ..., asks_cut: _Optional[bool] = ...) -> None: ...
+    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., output_at: _Optional[int] = ..., error_at: _Optional[int] = ..., follow: _Optional[bool] = ...) -> None: ...
 
 class FilesRequest(_message.Message):
     __slots__ = ("name", "job", "attempt")

@@ -85,7 +85,7 @@ def test_its_resumption_is_reported_after_a_restart_too():
     assert taker._books.pauses.line(H2, "") == "h2: goes on"
 
 
-def test_an_older_release_is_left_no_pauses_unless_there_were_some():
+def test_no_pauses_are_left_unless_there_were_some():
     command, _ = on_its_way()
     assert command.left().pauses is None
     taker, _ = a_command(2)
