@@ -88,7 +88,6 @@ FAILED_ONCE = (*ASKED, (TO_H2, START_2), (BROKEN, *LEFT, e.Trouble(H2, BROKEN.re
 NO_LIM = (*ASKED, (SILENT, e.TakeTurn()))
 TURN = (e.TurnTaken(granted=True), warned(SILENT.reason, once=True), e.RunHere("no-lim"))
 NONE_LEFT = e.LimRefused("no-willing-host")
-EXCLUDED_HERE = ((LOOKED, ask(H1, H2)), (STAY,))
 
 LIVES = {
     # Destination
