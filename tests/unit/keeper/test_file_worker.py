@@ -104,12 +104,3 @@ def test_a_queued_jobs_outputs_replace_what_was_sent_and_nothing_else(tmp_path, 
     assert said.decode() == f"data is not what it was; that is {aside} now" * is_swapped
     assert os.listdir(here / "data") == ["old"]
     assert (here / aside / "mine").exists() is is_swapped
-
-
-def test_an_lbm_of_the_last_release_gives_no_notes(tmp_path):
-    (tmp_path / "data").touch()
-    with (tmp_path / "pack").open("wb+") as pack:
-        assert step(tmp_path, b"gather", b"9", b"9", b"1", b"data", stdout=pack) == (0, b"")
-        pack.seek(0)
-        words = (b"place", b"9", b"9", b"1", b"7", b"data")
-        assert step(tmp_path, *words, stdin=pack, stdout=subprocess.DEVNULL) == (0, b"")
