@@ -113,7 +113,8 @@ def usage(
 
     return [key, jobs, jobs // 40, jobs // 2, jobs // 90, cpu_s, *sums(mean_s, sd_s),
             *sums(mean_s / 30, sd_s / 25), *sums(1.4, 2.2, jobs - short),
-            steps(jobs, mean_s), steps(jobs, mean_s / 30), steps(jobs - short, 1.4)]  # fmt: skip
+            steps(jobs, mean_s), steps(jobs, mean_s / 30), steps(jobs - short, 1.4),
+            jobs * mean_s]  # fmt: skip
 
 
 def steps(jobs: int, mean: float) -> list[list[int]]:
