@@ -49,7 +49,7 @@ def test_a_disk_that_was_full_for_a_while_is_remembered(lab, disk, tmp_path):
     script = "echo $LBD_JOB_ID; while ! test -e go; do sleep 0.05; done; echo done"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with lab.popen("h1", "lbrun", "-q", "sh", "-c", script, cwd=tmp_path, **pipes) as running:
-        output = disk / f"0/{running.stdout.readline().strip()}.1.out"
+        (output,) = disk.glob(f"*/{running.stdout.readline().strip()}.1.out")
         fill(disk)
         lab.wait_until(lambda: output.stat().st_mode & 0o1000, "it is marked")
         (disk / "filler").unlink()
