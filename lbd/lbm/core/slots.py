@@ -72,12 +72,12 @@ class ResourcePool:
         """The current state; used is what is held by jobs other than `besides`."""
         if besides and self.held:
             grants = [grant for job, grant in self.held.items() if job not in besides]
-            return self._facts_of(grants)
+            return self.facts_with(grants)
         if self._facts is None:
-            self._facts = self._facts_of(self.held.values())
+            self._facts = self.facts_with(self.held.values())
         return self._facts
 
-    def _facts_of(self, grants: Collection[Grant]) -> Facts:
+    def facts_with(self, grants: Collection[Grant]) -> Facts:
         used = dict.fromkeys(self.totals, 0)
         for one in (one for grant in grants for one in grant.resources):
             used[one.name] = used.get(one.name, 0) + one.amount
@@ -91,11 +91,6 @@ class ResourcePool:
 
     def unmet(self, needs: Needs) -> Unmet | None:
         return unmet(needs, self.facts()) if needs else None
-
-    def is_met_beside(self, needs: Needs, jobs: Collection[JobId]) -> bool:
-        """Whether there would be enough if these jobs alone held anything."""
-        held = [grant for job, grant in self.held.items() if job in jobs]
-        return not needs or unmet(needs, self._facts_of(held)) is None
 
     def take(self, job: JobId, needs: Needs = NO_NEEDS) -> bool:
         """Takes all that the job needs and returns True, or takes nothing."""
@@ -222,46 +217,54 @@ class Slots:
     @property
     def names_awaited(self) -> set[str]:
         """The resources of which a waiting job wants some: who wants any goes behind it."""
-        waiting = [needs for job, needs in self.needs.items() if not self._waits_for_own(job)]
+        for_own = self._wait_for_own()
+        waiting = [needs for job, needs in self.needs.items() if job not in for_own]
         return {name for needs in waiting for name in names_of(needs)}
 
     @property
     def ahead(self) -> int:
         """How many wait for others."""
-        return sum(not self._waits_for_own(job) for job in self.waiting)
+        return len(self.waiting) - len(self._wait_for_own())
 
-    def _waits_for_own(self, job: JobId) -> bool:
-        """Whether it could not run though only its user's jobs were here. Then it keeps nobody from
-        anything: its user holds a slot, or a GPU, and could have all the others idle."""
+    def _wait_for_own(self) -> set[JobId]:
+        """Those that could not run though only their users' jobs were here. They keep nobody from
+        anything: a user who holds a slot, or a GPU, could have all the others idle."""
+        found = {job for job in self.waiting if self._is_too_wide(job)}
+        if self.needs:
+            grants: dict[str, list[Grant]] = {}
+            for job, grant in self.pool.held.items():
+                grants.setdefault(self.users.get(job, ""), []).append(grant)
+            own = {user: self.pool.facts_with(grants[user] if user else ()) for user in grants}
+            nothing = self.pool.facts_with(())
+            for job, needs in self.needs.items():
+                if unmet(needs, own.get(self.users.get(job, ""), nothing)) is not None:
+                    found.add(job)
+        return found
+
+    def _is_too_wide(self, job: JobId) -> bool:
+        """Whether it needs more slots than there are beside those of its user."""
         user = self.users.get(job, "")
-        if self.wanted.get(job, 1) + (self._held[user] if user else 0) > self.total:
-            return True
-        if (needs := self.needs.get(job)) is None:
-            return False
-        own = {one for one, whose in self.users.items() if user and whose == user}
-        return not self.pool.is_met_beside(needs, own)
+        return self.wanted.get(job, 1) + (self._held[user] if user else 0) > self.total
 
     def _goes_behind(self, needs: Needs) -> bool:
         """Whether a waiting job wants what this one wants, and waits for others."""
         if not self.needs:
-            return not all(map(self._waits_for_own, self.waiting))
-        wanted, blocked = names_of(needs), self._blocked()
+            return not all(map(self._is_too_wide, self.waiting))
+        for_own = self._wait_for_own()
+        wanted, blocked = names_of(needs), self._blocked(for_own)
         return any(
-            job not in blocked
-            or (wanted & names_of(self.needs.get(job, NO_NEEDS)) and not self._waits_for_own(job))
+            job not in blocked or wanted & names_of(self.needs[job])
             for job in self.waiting
+            if job not in for_own
         )
 
-    def _blocked(self) -> set[JobId]:
+    def _blocked(self, for_own: set[JobId]) -> set[JobId]:
         """The waiting jobs that could not use a slot at present: for lack of resources, or of what
-        their users' own jobs hold."""
-        blocked: set[JobId] = set()
+        their users' own jobs hold (`for_own`)."""
+        blocked = set(for_own)
         awaited: set[str] = set()
         for job in self.waiting:
-            if self._waits_for_own(job):
-                blocked.add(job)
-                continue
-            if (needs := self.needs.get(job)) is None:
+            if job in for_own or (needs := self.needs.get(job)) is None:
                 continue
             names = names_of(needs)
             if names & awaited or self.pool.unmet(needs) is not None:
@@ -408,7 +411,7 @@ class Slots:
         """
         promoted = []
         while self.waiting:
-            blocked = self._blocked()
+            blocked = self._blocked(self._wait_for_own())
             able = [job for job in self.waiting if job not in blocked]
             if not able:
                 break
