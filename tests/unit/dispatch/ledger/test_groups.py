@@ -1,6 +1,7 @@
 """What one commit of the ledger takes together."""
 
 import asyncio
+from dataclasses import replace
 from unittest.mock import ANY
 
 import pytest
@@ -136,3 +137,15 @@ async def test_a_host_that_stops_a_job_without_end_keeps_no_others_from_the_data
         accepted = await its_ledger.submit(submission(), 4.0)
         await asyncio.gather(*flood)
         assert (accepted.first, its_ledger.counts.failures) == (2, 0)
+
+
+async def test_a_large_array_is_written_as_a_small_one(ledger):  # noqa: F811
+    """In PostgreSQL, most of it is copied, and the rest inserted."""
+    count = ROWS_AT_ONCE + 2
+    accepted = await ledger.submit(submission(first_index=5, count=count), 7.0)
+    rows = await ledger.live()
+    assert [row.id for row in rows] == list(range(accepted.first, accepted.first + count))
+    assert [row.array_index for row in rows] == list(range(5, 5 + count))
+    first, *_, last = rows
+    assert replace(last, id=first.id, array_index=5) == first
+    assert (first.state, first.tier, first.submitted) == ("pending", 1, 7.0)
