@@ -220,10 +220,13 @@ def test_a_detached_jobs_missing_outputs_are_explained_and_fixed(lab, work):
 
 
 def test_a_job_waits_for_the_host_that_has_its_files(lab, work):
+    gate = work.parent / "gate"
+    script = f"until test -e {gate}; do sleep 0.05; done; cp src/a new.$LBD_ARRAY_INDEX"
     name = submit(lab, work, "--array", "1-1", "-x", "h2", "--send", "src", "--fetch", "new.%a",
-                  "sh", "-c", "sleep 2; cp src/a new.$LBD_ARRAY_INDEX", host="h2")  # fmt: skip
+                  "sh", "-c", script, host="h2")  # fmt: skip
     lab.wait_until(lambda: job(lab, name)["state"] == "running", "it runs")
     lab.kill("h2", "host")
+    gate.touch()
     try:
         assert waited(lab, name) == 0  # it has its files already
         assert not (work / "new.1").exists()
