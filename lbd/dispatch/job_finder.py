@@ -95,12 +95,11 @@ class JobFinder:
         by_number: bool = False,
         absent: list[str] | None = None,
     ) -> list[JobRow]:
-        """Returns the jobs that the selectors name, or all without any. Raises LbdError if one is
-        missing; given `absent`, only if all are, and otherwise adds what to say of those."""
+        """Returns the jobs that the selectors name; without any the asker's newest, or everybody's
+        if no user asks. Raises LbdError if one is missing; given `absent`, only if all are, and
+        otherwise adds what to say of those."""
         if not selectors:
-            wanted = Wanted(
-                ended_too=ended_too, limit=ANSWER_MAX, bytes_max=bytes_max, commands=commands
-            )
+            wanted = replace(newest(asker, ended_too, bytes_max), commands=commands)
             return await self.ledger.find(wanted)
         meant = await self._meant(selectors, asker, absent, by_number=by_number)
         rows = await self._found(replace(meant.wanted, bytes_max=bytes_max, commands=commands))
@@ -118,7 +117,7 @@ class JobFinder:
         """Returns the same, with each array as one line with its tally, unless its tasks are
         named."""
         if not selectors:
-            wanted = Wanted(ended_too=ended_too, limit=ANSWER_MAX, bytes_max=bytes_max)
+            wanted = newest(asker, ended_too, bytes_max)
             return await self._tallied(await self.ledger.lines(wanted))
         meant = await self._meant(selectors, asker, absent)
         wanted = replace(meant.wanted, bytes_max=bytes_max)
@@ -133,6 +132,10 @@ class JobFinder:
             [*await self._tallied(whole), *((row, None) for row in tasks)],
             key=lambda line: line[0].id,
         )
+
+    async def count(self, asker: Asker, ended_too: bool, *, by_array: bool) -> int:
+        """Returns how many `named`, or `lines`, would return without selectors and limits."""
+        return await self.ledger.count(newest(asker, ended_too), by_array=by_array)
 
     async def _tallied(self, rows: Sequence[JobRow]) -> list[tuple[JobRow, Tally | None]]:
         arrays = [row for row in rows if row.array_index is not None]
@@ -322,6 +325,11 @@ async def forgiven(ledger: Ledger, rows: Sequence[JobRow]) -> list[JobRow]:
         replace(row, barred=tuple(host for host in row.barred if (row.id, host) not in had))
         for row in rows
     ]
+
+
+def newest(asker: Asker, ended_too: bool, bytes_max: int = 0) -> Wanted:
+    """The asker's jobs, or everybody's if there is no user."""
+    return Wanted((), asker.user, asker.uid, ended_too, limit=ANSWER_MAX, bytes_max=bytes_max)
 
 
 def numbers_in(selectors: Sequence[str]) -> list[int]:

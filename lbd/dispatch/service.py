@@ -21,7 +21,7 @@ from lbd.dispatch.core.lifecycle import KILLED_AT_ONCE
 from lbd.dispatch.core.ownership import Asker, Owners
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.host_connection import HostConnection, Paces
-from lbd.dispatch.job_finder import REQUEUES, TOO_LONG, JobFinder
+from lbd.dispatch.job_finder import ANSWER_MAX, REQUEUES, TOO_LONG, JobFinder
 from lbd.dispatch.job_view import JobViews, add_attempts, encoded, look_at, newest_of
 from lbd.dispatch.orders import Orders
 from lbd.dispatch.predictions import Predictions
@@ -219,8 +219,12 @@ class QueueService:
             if asked.with_attempts:
                 await add_attempts(newest, self._ledger)
                 await self._job_views.add_given(newest, [row for row, _ in lines])
-            unlisted = pb.JobsInfo(unlisted=len(jobs) - len(newest))
-            return await encoded(newest, absent or ()) + unlisted.SerializeToString()
+            unlisted = 0
+            if not asked.selectors and (len(newest) < len(jobs) or len(jobs) >= ANSWER_MAX):
+                all_of_them = await self._finder.count(*given[1:3], by_array=asked.by_array)
+                unlisted = max(0, all_of_them - len(newest))
+            tail = pb.JobsInfo(unlisted=unlisted)
+            return await encoded(newest, absent or ()) + tail.SerializeToString()
         except LedgerTrouble:
             raise
         except LbdError as problem:

@@ -5,11 +5,17 @@ import subprocess
 import time
 from functools import partial
 
+import pytest
+
 from tests.live.cluster import FAST, Lab
 from tests.live.queue_past import away
+from tests.live.test_users import ANN, asked_by
 
 MANY, PAST = 20_000, 100_001
-SETTINGS = (*FAST, "dispatch.lease_s=20", "lbm.slots=2", f"dispatch.max_jobs={2 * MANY}")
+SETTINGS = (
+    *FAST, "dispatch.lease_s=20", "lbm.slots=2", f"dispatch.max_jobs={2 * MANY}",
+    f'users.allow=["{ANN}"]',
+)  # fmt: skip
 LONG = "x" * 1000
 
 
@@ -22,8 +28,10 @@ def test_an_array_of_long_commands_can_be_waited_for_and_shown(lab):
     waiting = lab.popen("h2", "lbrun", "-q", *words, stdout=-1, stderr=subprocess.PIPE)
     try:
         assert b"no host named h9" in waiting.stderr.readline()
-        told = lab.run("h2", "lbctl", "jobs", "--tasks", "--json", check=True)
-        assert (told.stderr, len(json.loads(told.stdout)) > MANY // 2) == ("", True)
+        told = lab.run("h2", "lbctl", "jobs", "--tasks", "--json")
+        shown = len(json.loads(told.stdout))
+        assert (told.returncode, shown > MANY // 2) == (1, True)
+        assert told.stderr.startswith(f"lbctl: {MANY - shown} older jobs of the queue left out: ")
         (of_array,) = lab.lbctl_json("h2", "jobs", "1")
         assert of_array["tasks"]["pending"] == MANY
         of_all = lab.run("h2", "lbctl", "jobs", "--tasks", "1")
@@ -74,3 +82,16 @@ def test_jobs_can_be_acted_on_however_many_have_ended(lab):
     assert again.stderr == "lbctl: nothing to kill: all these jobs have ended\n"
     beyond = lab.run("h2", "lbctl", "kill", f"{int(name) + 1}-{int(name) + 9}")
     assert beyond.stderr.startswith("lbctl: no job ")
+
+
+@pytest.mark.root
+def test_jobs_of_others_are_not_missed_in_ones_own_list(lab):
+    """A long array of somebody's took all room in everybody's lists, and no list was whole."""
+    lab.root.chmod(0o755)  # as /run/lbd
+    words = ("--array", "1-2000", "-H", "h9", "echo", LONG * 10)
+    array = lab.run("h2", "lbrun", "-d", *words, check=True).stdout.strip()
+    assert lab.run("h2", "lbctl", "jobs", "--tasks", "--json").returncode == 1
+    for ended_too in (False, True):
+        told = asked_by(lab, ANN, "jobs", host="h2", all=ended_too, tasks=True)
+        assert (told["jobs"], told["missing"], told["unlisted"]) == ([], [], 0)
+    lab.run("h2", "lbctl", "kill", array, check=True)

@@ -374,6 +374,10 @@ class Ledger(Protocol):
 
     async def find(self, wanted: Wanted) -> list[JobRow]: ...
 
+    async def count(self, wanted: Wanted, *, by_array: bool) -> int:
+        """Returns how many jobs `find` or `lines` would return if it had no limits."""
+        ...
+
     async def lines(self, wanted: Wanted) -> list[JobRow]:
         """As `find`, but returns one task per array, whichever is found first."""
         ...

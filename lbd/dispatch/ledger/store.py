@@ -96,6 +96,9 @@ class Store(ABC):
     async def find(self, wanted: Wanted) -> list[JobRow]:
         return await self._read(lambda: work.find(wanted))
 
+    async def count(self, wanted: Wanted, *, by_array: bool) -> int:
+        return await self._read(lambda: work.count(wanted, by_array=by_array))
+
     async def lines(self, wanted: Wanted) -> list[JobRow]:
         return await self._read(lambda: array_work.lines(wanted))
 

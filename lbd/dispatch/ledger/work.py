@@ -470,6 +470,21 @@ def find(wanted: Wanted) -> Work[list[JobRow]]:
     return [job for page in reversed(pages) for job in page]
 
 
+def count(wanted: Wanted, *, by_array: bool) -> Work[int]:
+    """Returns how many jobs these are, whatever the limits; or how many jobs and arrays."""
+    tables, clauses, values = conditions(wanted)
+    what = "COUNT(DISTINCT j.submission)" if by_array else "COUNT(*)"
+    total, parts_of_it = 0, Parts(wanted)
+    while (part := (yield from parts_of_it.following())) is not None:
+        clause, ends = part
+        where = " AND ".join([*clauses, *filter(None, (clause,)), "j.id <= ?"])
+        ((number,),) = yield Ask(
+            f"SELECT {what} FROM jobs j {tables} WHERE {where}", (*values, *ends, LARGEST)  # noqa: S608  # as in `find`
+        )  # fmt: skip
+        total += whole(number)
+    return total
+
+
 def conditions(wanted: Wanted) -> tuple[str, list[str], list[object]]:
     """Returns the conditions except for ids: a further table, clauses and their values."""
     clauses, values = list[str](), list[object]()

@@ -104,8 +104,9 @@ class QueueAnswers:
         self, everything: bool, asker: Asker | None, *, tasks: bool = False
     ) -> tuple[list[Json], int]:
         """Everybody's jobs if None; and how many older ones are left out. Raises Unavailable."""
-        user = asker.user if asker else ""
-        asked = pb.JobsAsked(ended_too=everything, user=user, by_array=not tasks)
+        asked = pb.JobsAsked(ended_too=everything, by_array=not tasks)
+        if asker:
+            asked.user, asked.uid = asker.user, asker.uid
         if (reply := await self._queue().jobs(asked)).error:
             raise Unavailable(reply.error)
         seen = in_turns(reply.jobs)

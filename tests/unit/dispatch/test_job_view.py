@@ -14,6 +14,7 @@ from lbd.dispatch.core.discipline import Foretold
 from lbd.dispatch.core.ledger_room import Disk
 from lbd.dispatch.core.ledger_rows import Submission, Tally, Wanted
 from lbd.dispatch.core.outlook.forecast import Prediction
+from lbd.dispatch.core.ownership import Asker
 from lbd.dispatch.job_view import (
     JobViews,
     cost_bytes,
@@ -232,7 +233,7 @@ async def test_a_long_list_lets_others_be_heard_and_looks_at_the_disk_once(
             return disk()
 
         rows = await world.ledger.find(Wanted())
-        lines = await world.desk._finder.lines([], None, False, 1 << 20)
+        lines = await world.desk._finder.lines([], Asker(""), False, 1 << 20)
         monkeypatch.setattr(world.ledger, "disk", look)
         views = world.desk._job_views
         with others_turns() as turns:

@@ -51,6 +51,22 @@ async def test_an_array_is_one_line_with_its_tally(ledger):  # noqa: F811
     assert await ledger.lines(Wanted(user="nobody")) == []
 
 
+async def test_jobs_are_counted_whatever_the_limits(ledger):  # noqa: F811
+    await ledger.submit(submission(), 1.0)
+    await ledger.submit(submission(first_index=1, count=1200), 2.0)
+    await ledger.submit(submission("bob"), 3.0)
+    await ledger.record(
+        [Begin(JobId("1"), 1, H1, 1, None), changed("1", *DONE, attempt=1)], 4.0
+    )  # fmt: skip
+    for who, ended_too, jobs, lines in (
+        ("", False, 1201, 2), ("", True, 1202, 3), ("ann", True, 1201, 2), ("bob", False, 1, 1),
+        ("nobody", True, 0, 0),
+    ):  # fmt: skip
+        wanted = Wanted(user=who, ended_too=ended_too, limit=5, bytes_max=1)
+        counts = [await ledger.count(wanted, by_array=by_array) for by_array in (False, True)]
+        assert counts == [jobs, lines], wanted
+
+
 async def test_the_held_tasks_of_an_array_are_counted_apart(ledger):  # noqa: F811
     """Those that are tried again by themselves are not among them."""
     await ledger.submit(submission(first_index=1, count=9), 1.0)
