@@ -20,8 +20,9 @@ from tests.live.test_queue_faults import COUNTED, check_counts, put_script
 from tests.postgres import Postgres
 
 SETTINGS = (
-    *FAST, "dispatch.lease_s=3", "dispatch.aside_s=0.5", "dispatch.aside_max_s=1",
-    "dispatch.crash_limit=1000", "dispatch.gang_drain_s=60", "lbm.slots=2",
+    *FAST, "dispatch.lease_s=6", "dispatch.leader_lease_s=1", "dispatch.aside_s=0.5",
+    "dispatch.aside_max_s=1", "dispatch.crash_limit=1000", "dispatch.gang_drain_s=60",
+    "lbm.slots=2",
 )  # fmt: skip
 # The tasks of a gang: each waits until all others of the same attempt are there.
 MEETS = """

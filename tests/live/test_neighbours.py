@@ -6,7 +6,6 @@ import sys
 from functools import partial
 from pathlib import Path
 
-import pytest
 from cluster import EACH_WAY, SERVED, Lab
 from contract import assert_one_line
 from rogue import Peer
@@ -67,21 +66,18 @@ def test_the_next_release_works_along(lab):
     wait_until_up(lab)
 
 
-@pytest.mark.parametrize(("newest", "oldest", "older"), [(5, 4, "h1"), (2, 1, "h2")])
-def test_any_other_is_refused_and_named(lab, newest, oldest, older):
-    with other_release(lab, newest, oldest):
+def test_any_other_is_refused_and_named(lab):
+    with other_release(lab, wire.OWN.newest + 2, wire.OWN.newest + 1):
         for host, other in (("h1", "h2"), ("h2", "h1")):
             lab.wait_until(
-                lambda host=host, other=other: why_down(lab, host, other).endswith(
-                    f"upgrade {older}"
-                ),
+                lambda host=host, other=other: why_down(lab, host, other).endswith("upgrade h1"),
                 f"{host} knows why {other} is down", 20, lambda host=host: lab.states(host),
             )  # fmt: skip
         shown = lab.run("h1", "lbctl", "status").stdout
-        assert f"h2: {older} runs lbd" in shown
+        assert "h2: h1 runs lbd" in shown
         doctor = lab.lbctl_json_any("h1", "doctor")
         (fault,) = (check for check in doctor["checks"] if check["name"] == "peer h2")
-        assert (fault["state"], fault["mend"]) == ("fault", f"upgrade {older}")
+        assert (fault["state"], fault["mend"]) == ("fault", "upgrade h1")
         result = lab.run("h1", "lbrun", "-H", "h2", "true")
         assert result.returncode == 125
         assert_one_line(result.stderr, "lbrun")
