@@ -143,6 +143,18 @@ def variables(grant: Grant) -> dict[bytes, bytes]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What waits for others, and so comes before any job that comes now."""
+
+    jobs: int = 0
+    could_run: bool = False  # one of them could use a slot now, so that every other goes behind it
+    names: frozenset[str] = frozenset()  # of the resources that they want
+
+
+NOBODY = Ahead()
+
+
 @dataclass(slots=True)
 class Slots:
     """`total` foreign jobs at once, with a bounded queue behind them.
@@ -209,22 +221,16 @@ class Slots:
         self._give(job, user, width)
         self.pool.hold(job, grant)
 
-    @property
-    def is_awaited(self) -> bool:
-        """Whether a job that waits could use a slot, so that every other goes behind it."""
-        return bool(self.waiting) and self._goes_behind(NO_NEEDS)
-
-    @property
-    def names_awaited(self) -> set[str]:
-        """The resources of which a waiting job wants some: who wants any goes behind it."""
+    def ahead(self) -> Ahead:
+        if not self.waiting:
+            return NOBODY
         for_own = self._wait_for_own()
-        waiting = [needs for job, needs in self.needs.items() if job not in for_own]
-        return {name for needs in waiting for name in names_of(needs)}
-
-    @property
-    def ahead(self) -> int:
-        """How many wait for others."""
-        return len(self.waiting) - len(self._wait_for_own())
+        blocked = self._blocked(for_own)
+        needs = [needs for job, needs in self.needs.items() if job not in for_own]
+        return Ahead(
+            len(self.waiting) - len(for_own), len(blocked) < len(self.waiting),
+            frozenset(name for one in needs for name in names_of(one)),
+        )  # fmt: skip
 
     def _wait_for_own(self) -> set[JobId]:
         """Those that could not run though only their users' jobs were here. They keep nobody from
@@ -535,23 +541,23 @@ class OthersUse:
     reported: Use = Use()
     _alone: Use = Use()  # with what nobody else uses
 
-    def used(self) -> int:
+    def _used(self, ahead: Ahead) -> int:
         """Slots that commands from elsewhere hold or wait for: all that attempts do not hold if an
         attempt would go behind one that waits. It would be refused, and sent again at once."""
         slots = self.slots
         own = 0
         if self.names:
             own = sum(slots.widths.get(job, 1) for job in slots.holders if job in self.names)
-        others = slots.used + slots.ahead
-        return (max(others, slots.total) if slots.is_awaited else others) - own
+        others = slots.used + ahead.jobs
+        return (max(others, slots.total) if ahead.could_run else others) - own
 
-    def facts(self) -> Facts:
+    def _facts(self, ahead: Ahead) -> Facts:
         """Nothing is left of the resources that a command waits for."""
         facts = self.slots.pool.facts(besides=self.names)
-        if not (awaited := self.slots.names_awaited):
+        if not ahead.names:
             return facts
         left = tuple(
-            (name, total, total if name in awaited else used)
+            (name, total, total if name in ahead.names else used)
             for name, total, used in facts.resources
         )
         return replace(facts, resources=left)
@@ -563,7 +569,8 @@ class OthersUse:
             if facts is not self._alone.facts:
                 self._alone = Use(facts=facts)
             return self._alone
-        return Use(self.used(), self.facts(), *self.slots.room_beside_hog(self.names))
+        ahead = slots.ahead()
+        return Use(self._used(ahead), self._facts(ahead), *slots.room_beside_hog(self.names))
 
     def note(self) -> Use:
         """Notes the current use as reported, and returns it."""

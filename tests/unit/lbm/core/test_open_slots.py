@@ -32,7 +32,7 @@ def line_of(total=8, gpus=2):
 
 
 def open_slots(line, *attempts):
-    return max(0, line.slots.total - OthersUse(line.slots, set(map(JobId, attempts))).used())
+    return max(0, line.slots.total - OthersUse(line.slots, set(map(JobId, attempts))).now().slots)
 
 
 def test_nothing_is_open_behind_a_command_that_waits_for_several_slots():
@@ -56,15 +56,15 @@ def test_nothing_is_left_of_what_a_command_waits_for():
     assert line.ask(command("a", needs=GPU)) == SlotGranted()
     both = Needs((("gpu", 2),))
     others = OthersUse(line.slots, set())
-    assert others.facts().resources == (("gpu", 2, 1),)
+    assert others.now().facts.resources == (("gpu", 2, 1),)
     assert line.ask(bobs("b", needs=both, patience_s=2.0)) == SlotAwaited()
-    assert others.facts().resources == (("gpu", 2, 2),)
+    assert others.now().facts.resources == (("gpu", 2, 2),)
     assert isinstance(line.ask(attempt("7.1", needs=GPU)), SlotRefused)
     # what needs none of it has the other slots
     assert open_slots(line) == 6
     assert line.ask(attempt("8.1", 6)) == SlotGranted()
     line.free(JobId("b"))
-    assert others.facts().resources == (("gpu", 2, 1),)
+    assert others.now().facts.resources == (("gpu", 2, 1),)
 
 
 def test_who_waits_for_what_its_user_holds_keeps_nobody_from_the_rest():
@@ -89,11 +89,11 @@ def test_who_waits_for_gpus_that_its_user_holds_keeps_nobody_from_the_others():
     others = OthersUse(line.slots, set())
     assert line.ask(command("a", needs=GPU)) == SlotGranted()
     assert line.ask(command("b", needs=all_of_them, patience_s=2.0)) == SlotAwaited()
-    assert others.facts().resources == (("gpu", 4, 1),)
+    assert others.now().facts.resources == (("gpu", 4, 1),)
     assert line.ask(replace(attempt("7.1", needs=GPU), user="bob")) == SlotGranted()
     assert line.ask(bobs("c", needs=GPU)) == SlotGranted()
     assert line.free(JobId("a")) == []
-    assert others.facts().resources == (("gpu", 4, 4),), "now it is the first in line"
+    assert others.now().facts.resources == (("gpu", 4, 4),), "now it is the first in line"
     assert isinstance(line.ask(bobs("d", needs=GPU)), SlotRefused)
     line.free(JobId("c"))
     assert line.free(JobId("7.1")) == ["b"]
@@ -105,7 +105,7 @@ def test_more_than_its_slots_may_be_in_use():
         line.slots.hold(JobId(name), "ann", 2)
     assert line.slots.enqueue(JobId("c"), "bob")
     assert open_slots(line) == 0
-    assert OthersUse(line.slots, set()).used() == 5
+    assert OthersUse(line.slots, set()).now().slots == 5
 
 
 def test_it_says_whose_commands_hold_all_slots_and_what_attempts_of_others_get():
