@@ -149,8 +149,11 @@ class Dispatcher:
 
     # Carrying out
 
-    def carry(self, actions: Sequence[Action]) -> "asyncio.Future[None]":
-        """Returns when all actions are on disk and have been passed on."""
+    def carry(
+        self, actions: Sequence[Action], host: HostId | None = None
+    ) -> "asyncio.Future[None]":
+        """Returns when all actions are on disk and have been passed on. `host`: whose reports
+        called for them."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not actions:
             done.set_result(None)
@@ -158,7 +161,7 @@ class Dispatcher:
         records = [action for action in actions if isinstance(action, Record)]
         say(self.life, actions)
         saved = self.ledger.record(records, time.time()) if records else None
-        self.batches.put(Batch(actions, saved, done, clock_s()))
+        self.batches.put(Batch(actions, saved, done, clock_s(), host))
         return done
 
     async def settled(self) -> None:
@@ -313,7 +316,7 @@ class Dispatcher:
                     return rest_of(up, number)
                 actions += reported(self.life, name, report, up.sent_s, now_s, self.rng)
         finally:  # also what follows from those before an invalid one
-            self.carry(actions)
+            self.carry(actions, name)
         if up.HasField("heartbeat") and self.lines.get(name) is line:
             self._heartbeat(name, line, up.heartbeat)
         return None

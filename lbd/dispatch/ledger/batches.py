@@ -1,14 +1,16 @@
 """The dispatcher's decisions on their way to the ledger, in the order in which they were made."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Sequence, Set
 from dataclasses import dataclass
 
 from lbd.dispatch.core.records import Action, Begin, Changed, Fate
-from lbd.model import ENDED_STATES, JobId
+from lbd.model import ENDED_STATES, HostId, JobId
+from lbd.text.job_limits import HELD_MAX
 
 LATE_S = 2.0  # for the ledger to record something
+UNSAVED_MAX = 2 * HELD_MAX  # of one host's reports: all its attempts may begin and end
 NOT_RUN = (None, Fate.REFUSED)  # the fates of a last attempt of which nothing ran
 
 
@@ -20,6 +22,7 @@ class Batch:
     saved: Awaitable[object] | None
     done: "asyncio.Future[None]"
     since_s: float
+    host: HostId | None = None  # whose reports called for them
     ran: Set[JobId] = frozenset()  # jobs that ran and have ended
     is_told: bool = False  # whether it is known to be late
 
@@ -28,6 +31,7 @@ class Batches:
     def __init__(self) -> None:
         self._queue = deque[Batch]()
         self._more = asyncio.Event()
+        self._unsaved = Counter[HostId]()  # of each host's reports
         self.ran: set[JobId] = set()  # jobs that ran and have ended, which is not on disk yet
 
     def put(self, batch: Batch) -> None:
@@ -36,6 +40,8 @@ class Batches:
             one.job for one in changes if one.state in ENDED_STATES and one.fate not in NOT_RUN
         }
         self.ran |= batch.ran
+        if batch.host is not None:
+            self._unsaved[batch.host] += len(batch.actions)
         self._queue.append(batch)
         self._more.set()
 
@@ -48,7 +54,16 @@ class Batches:
             await saved
         batch = self._queue.popleft()
         self.ran -= batch.ran
+        if batch.host is not None:
+            self._unsaved[batch.host] -= len(batch.actions)
+            self._unsaved += Counter()  # without those that have none left
         return batch
+
+    def check_room(self, host: HostId) -> None:
+        """Raises ValueError if what follows from the host's reports cannot be kept any more. It
+        could report that a job is stopped, and goes on, without end."""
+        if self._unsaved[host] > UNSAVED_MAX:
+            raise ValueError(f"{self._unsaved[host]} reports of {host} are not on disk yet")
 
     def late_jobs(self, now_s: float) -> list[JobId]:
         """Returns the jobs whose changes have just become late in being written; once only."""

@@ -9,6 +9,8 @@ import pytest
 from lbd.config.schema import Config, HostConfig
 from lbd.dispatch import orders
 from lbd.dispatch.core.ledger_room import Disk, Excess
+from lbd.dispatch.host_connection import HostConnection
+from lbd.dispatch.ledger import batches
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.dispatch.metrics import dispatcher_metrics
 from lbd.lbm.session.queue_json import why_unrecorded
@@ -16,6 +18,7 @@ from lbd.metrics.collector import why_unready
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from tests.unit.dispatch.services import asking, opened
+from tests.unit.dispatch.test_host_connection import Far
 from tests.unit.until import until
 
 FULL = Disk(0, 1 << 40, "/srv/ledger")
@@ -252,3 +255,26 @@ async def test_a_job_that_was_there_is_not_said_never_to_have_been(world, by_arr
         assert asked.error == why
     killed = await world.act(verb="kill", selectors=["1", "2", "3"], user="ann", uid=1001)
     assert (list(killed.done_ids), sorted(killed.errors)) == (["2"], [gone, never])
+
+
+async def test_what_one_host_reports_meanwhile_is_bounded(world, monkeypatch):
+    """One host filled the memory, 15 MB a second: a job there was stopped, and went on, without
+    end."""
+    await world.submit(asking())
+    fake = world.host("h2")
+    await until(lambda: fake.starts)
+    line = HostConnection(Far().write, 1 << 20)
+    saved = asyncio.get_running_loop().create_future()
+    monkeypatch.setattr(world.ledger, "record", lambda *_: saved)
+    monkeypatch.setattr(batches, "UNSAVED_MAX", 100)
+    events = ("begun", *("stopped", "continued") * 5)
+    reports = [pb.AttemptReport(job="1", attempt=1, event=event) for event in events]
+    data = pb.WorkUp(reports=reports, sent_s=clock_s()).SerializeToString()
+    for _ in range(100 // len(events) + 1):
+        await world.desk._hear("h2", line, data)
+    with pytest.raises(ValueError, match=r"^\d+ reports of h2 are not on disk yet$"):
+        await world.desk._hear("h2", line, data)
+    await world.desk._hear("h3", line, pb.WorkUp().SerializeToString())
+    saved.set_result(None)
+    await world.dispatcher.settled()
+    await world.desk._hear("h2", line, data)
