@@ -23,6 +23,9 @@ from lbd.process.boot_clock import clock_s
 from lbd.text.one_line import one_line
 
 ACTS_AT_ONCE, BYTES_AT_ONCE = 1000, 8 << 20  # jobs: as many as are written together
+# Of an order that somebody typed: its answer must come before the caller's LBM gives up (ACT_S), or
+# nobody is told what was done.
+ORDER_S = 12.0
 TURN_S = 0.05  # of one order: then others are served, whatever its jobs cost
 LOOK_EVERY_S = 0.1  # whether the ledger can be written
 UNLESS_RESTARTED = "not at all if the dispatcher is restarted before"
@@ -69,7 +72,7 @@ class Orders:
         named = {row.shown for row in rows if row.id in found.named}
         named |= {selector for selector, _ in found.problems}
         problems, skipped = list(found.problems), list[Problem]()
-        in_turn = order.in_turn(rows)
+        in_turn, began_s = order.in_turn(rows), clock_s()
         for number, row in enumerate(in_turn, 1):
             try:
                 if row.id not in may:
@@ -88,9 +91,13 @@ class Orders:
                     said.append((row.shown, by_shown_id(str(problem), row)))
             if not number % ACTS_AT_ONCE or unsettled_bytes >= BYTES_AT_ONCE:
                 # lets other requests in between, on the disk too
+                why = ""
                 if until := await self._unwritten(asked):
-                    left = [one.shown for one in in_turn[number:]]
-                    problems += of_each(left, f"not done; try again once {until}")
+                    why = f"not done; try again once {until}"
+                elif reply.done_ids and clock_s() - began_s > ORDER_S and not asked.by_number:
+                    why = f"not done within {ORDER_S:g} s; give the order again for the rest"
+                if why:
+                    problems += of_each([one.shown for one in in_turn[number:]], why)
                     break
                 unsettled_bytes = 0
             elif clock_s() - order.turn_began_s > TURN_S:

@@ -195,7 +195,8 @@ def alike(problems: Iterable[Problem]) -> list[list[Problem]]:
     """Groups the jobs with the same error."""
     found: dict[str, list[Problem]] = {}
     for job, text in problems:
-        found.setdefault(text.replace(f"job {job} ", "job "), []).append((job, text))
+        apart = text.replace(f"job {job} ", "job ").replace(f"job {job}:", "job:")
+        found.setdefault(apart, []).append((job, text))
     return list(found.values())
 
 

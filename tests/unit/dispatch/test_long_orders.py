@@ -37,3 +37,22 @@ async def test_orders_that_cost_much_for_each_job_leave_room_too(world, monkeypa
         seen.add(sum(bool(live.held) for live in world.dispatcher.life.jobs.values()))
         await asyncio.sleep(0)
     assert seen >= set(range(1, 100))
+
+
+async def test_an_order_about_very_many_jobs_says_how_far_it_got(world, monkeypatch):
+    """For 100,000 tasks it took longer than its caller waits, who was told that the dispatcher did
+    not answer, while it went on."""
+    count = 3 * ACTS_AT_ONCE
+    await world.submit(array(count))
+    order = {"user": "ann", "verb": "hold", "selectors": ["1"]}
+    with monkeypatch.context() as patch:
+        patch.setattr(orders, "ORDER_S", 0.0)
+        reply = await world.act(**order)
+        (left,), (error,) = reply.failures, reply.errors
+        assert (len(reply.done_ids), len(left.ids)) == (ACTS_AT_ONCE, count - ACTS_AT_ONCE)
+        assert left.error.endswith(": not done within 0 s; give the order again for the rest")
+        assert error == f"{left.error}; and {len(left.ids) - 1} more"
+        assert sum(bool(live.held) for live in world.dispatcher.life.jobs.values()) == ACTS_AT_ONCE
+        numbers = {"selectors": [f"1-{count}"], "by_number": True}
+        assert len((await world.act(**order | numbers)).done_ids) == count, "nobody waits for it"
+    assert len((await world.act(**order)).done_ids) == count
