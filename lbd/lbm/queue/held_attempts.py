@@ -12,6 +12,8 @@ import signal
 from collections import UserDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import sha256
 from logging import getLogger
 
 from lbd.lbm.core import execution_events as e
@@ -26,6 +28,7 @@ from lbd.process.boot_clock import clock_s
 from lbd.process.job_log import JobLog
 
 WATCH_S = 0.1  # polled, since the leases' clock runs on while the machine sleeps
+FILE_NAME_DIGITS = 16
 OF_ANOTHER = e.GivenUp("the queue's dispatcher is another one, which does not have this job")
 
 job_log = JobLog(getLogger("lbd.lbm"))
@@ -93,9 +96,10 @@ class HeldAttempts(UserDict[Key, Held]):
         return held if held is not None and held.ledger_token == self.ledger_token else None
 
     def ledger_of(self, job: str, attempt: int) -> str:
-        """That of the attempt; for one that is not held, of the dispatcher we are connected to."""
+        """What its ledger is called in the names of files that are open in jobs; for an attempt
+        that is not held, that of the dispatcher we are connected to."""
         held = self.get((JobId(job), attempt))
-        return (self.ledger_token if held is None else held.ledger_token).hex()
+        return file_name_of(self.ledger_token if held is None else held.ledger_token)
 
     def alive(self, job: str, attempt: int) -> bool:
         held = self.get((JobId(job), attempt))
@@ -138,6 +142,12 @@ class HeldAttempts(UserDict[Key, Held]):
                     job_log.warning(attempt.shown, "its lease has expired; ending it")
                     attempt.feed(e.Tick())
             await asyncio.sleep(WATCH_S)
+
+
+@lru_cache(maxsize=16)
+def file_name_of(ledger_token: bytes) -> str:
+    """The token itself is no job's to know: who shows it is obeyed."""
+    return sha256(ledger_token).hexdigest()[:FILE_NAME_DIGITS] if ledger_token else ""
 
 
 def as_message(key: Key, held: Held, leases: Leases, now_s: float) -> pb.Held:

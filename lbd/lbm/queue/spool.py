@@ -119,7 +119,8 @@ class Quick:
 @dataclass(slots=True)
 class SpoolFiles:
     root: str
-    # the ledger of an attempt, or that of the jobs that people ask about; "" if not known
+    # the name here of an attempt's ledger, or of that of the jobs that people ask about; "" if not
+    # known
     ledger_of: Callable[[str, int], str] = lambda *_: ""
 
     def path(self, job: str, attempt: int, name: str) -> str:

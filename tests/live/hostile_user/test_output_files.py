@@ -1,15 +1,18 @@
 """A local user abuses the output files of their queued commands: the files are the daemons', and
 the commands have their descriptors."""
 
+import contextlib
 import os
 import pwd
 import shutil
 import signal
+import sqlite3
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from lbd.dispatch.ledger.ledger_tokens import PART_BYTES, PARTS, ledger_token
 from tests.live.cluster import FAST, Lab
 from tests.live.hostile_user.test_spool import queue
 from tests.live.hung_files import READ, HungFiles
@@ -133,3 +136,19 @@ def test_who_keeps_the_output_of_an_attempt_that_has_ended_fills_the_disk_but_on
                 fills.kill()
         lab.wait_until(lambda: os.statvfs(spool).f_bavail > HALF_BLOCKS, "there is room again")
         assert queue(lab, BOB, "echo", "here") == "here\n"
+
+
+def test_no_job_learns_the_token_that_its_host_obeys(lab):
+    """It was in the name of the file that its output goes to. Who shows it is obeyed as the
+    dispatcher."""
+    path = lab.paths("h1").state / "ledger.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        parts = [
+            db.execute("SELECT value FROM counters WHERE name = ?", (name,)).fetchone()[0]
+            for name in PARTS
+        ]
+    token = ledger_token(b"".join(part.to_bytes(PART_BYTES) for part in parts), "h1").hex()
+    looks = "env; pwd; cd /proc/$$; tr '\\0' '\\n' <cmdline; ls -l fd; cat mountinfo cgroup"
+    seen = queue(lab, ANN, "sh", "-c", looks)
+    assert "/spool/" in seen
+    assert token[:8] not in seen
