@@ -91,12 +91,7 @@ class Orders:
                     said.append((row.shown, by_shown_id(str(problem), row)))
             if not number % ACTS_AT_ONCE or unsettled_bytes >= BYTES_AT_ONCE:
                 # lets other requests in between, on the disk too
-                why = ""
-                if until := await self._unwritten(asked):
-                    why = f"not done; try again once {until}"
-                elif reply.done_ids and clock_s() - began_s > ORDER_S and not asked.by_number:
-                    why = f"not done within {ORDER_S:g} s; give the order again for the rest"
-                if why:
+                if why := await self._why_not_on(asked, began_s if reply.done_ids else clock_s()):
                     problems += of_each([one.shown for one in in_turn[number:]], why)
                     break
                 unsettled_bytes = 0
@@ -110,6 +105,14 @@ class Orders:
             reply = pb.ActReply()
         add_failures(reply, problems, named)
         return reply.SerializeToString()
+
+    async def _why_not_on(self, asked: pb.ActRequest, since_s: float) -> str:
+        """Why the rest of an order is not done; "" if it is."""
+        if until := await self._unwritten(asked):
+            return f"not done; try again once {until}"
+        if clock_s() - since_s > ORDER_S and not asked.by_number:
+            return f"not done within {ORDER_S:g} s; give the order again for the rest"
+        return ""
 
     async def _found(self, asked: pb.ActRequest, asker: Asker) -> ToActOn:
         """Raises LbdError."""

@@ -345,7 +345,8 @@ class Lifecycle:
         elif not_before > now_s + self.dependents.unix_s:
             starts = self.queues.ended(job, now_s, rng, whole=False)
             self.jobs.keep(live)
-            self.dependents.park(job, Waits((), not_before))
+            whose = live.job.user, live.job.origin
+            self.dependents.park(job, Waits((), not_before), *whose)
             actions += self._begin(starts, now_s)
         return actions + self._look_at_few(now_s, rng)
 
@@ -1037,7 +1038,7 @@ class Lifecycle:
         for _ in range(most):
             if not dependents.due:
                 break
-            job = dependents.due.popleft()
+            job = dependents.due.take()
             dependents.looks.count += 1
             if job not in dependents.waits or (why := dependents.verdict(job, now_s)) is None:
                 continue

@@ -11,8 +11,8 @@
   number of conditions per user and per host is limited.
 """
 
-from collections import Counter, deque
-from collections.abc import Iterable
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
@@ -78,12 +78,36 @@ class Looks:
         return most - self.count
 
 
+class Due:
+    """The jobs to check, each once. Users are served in turn: one may have hundreds of thousands
+    whose time has come."""
+
+    def __init__(self) -> None:
+        self._of_user: OrderedDict[str, OrderedDict[JobId, None]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._of_user)
+
+    def __iter__(self) -> Iterator[JobId]:
+        return (job for jobs in self._of_user.values() for job in jobs)
+
+    def add(self, job: JobId, user: str) -> None:
+        self._of_user.setdefault(user, OrderedDict())[job] = None
+
+    def take(self) -> JobId:
+        user, jobs = self._of_user.popitem(last=False)
+        job, _ = jobs.popitem(last=False)
+        if jobs:
+            self._of_user[user] = jobs
+        return job
+
+
 class Dependents:
     """Feed it ended jobs and the time; `due` are the jobs to check."""
 
     def __init__(self) -> None:
         self.waits: dict[JobId, Waits] = {}
-        self.due: deque[JobId] = deque()
+        self.due = Due()
         self.unix_s = 0.0  # the offset from our own clock to UNIX seconds
         self.looks = Looks()
         self._watched: dict[Span, Watched] = {}
@@ -126,7 +150,10 @@ class Dependents:
                 waits.denied = span
         if waits.begin:
             self._add_begin(job, waits.begin)
-        self.due.append(job)
+        self._is_due(job)
+
+    def _is_due(self, job: JobId) -> None:
+        self.due.add(job, self.waits[job].whose[0])
 
     def _add_begin(self, job: JobId, begin: float) -> None:
         if len(self._begins) > 2 * len(self.waits) + STALE_MIN:
@@ -157,7 +184,7 @@ class Dependents:
         """Changes the start time of a waiting job."""
         self.waits[job].begin = begin
         self._add_begin(job, begin)
-        self.due.append(job)
+        self._is_due(job)
 
     # What happens
 
@@ -186,7 +213,7 @@ class Dependents:
         while self._begins and self._begins[0][0] <= unix_s:
             _, job = heappop(self._begins)
             if job in self.waits:
-                self.due.append(job)
+                self._is_due(job)
 
     def uncounted(self) -> list[Span]:
         """Returns the spans to ask the ledger about."""
@@ -219,9 +246,9 @@ class Dependents:
             waits = self.waits[job]
             if watched.denies(hows):
                 waits.denied = span
-                self.due.append(job)
+                self._is_due(job)
             elif waits.at < len(waits.conditions) and span_of(waits.conditions[waits.at]) == span:
-                self.due.append(job)
+                self._is_due(job)
 
     # What follows
 

@@ -3,7 +3,7 @@
 from random import Random
 
 from lbd.dispatch.core.dependencies.conditions import Condition, How
-from lbd.dispatch.core.dependencies.dependents import Dependents, Waits
+from lbd.dispatch.core.dependencies.dependents import Dependents, Due, Waits
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.registry import make
 from lbd.dispatch.core.hosts import Terms
@@ -18,7 +18,7 @@ def test_tasks_that_come_again_one_after_the_other_cost_no_step_for_each_that_wa
     dependents, names = Dependents(), [JobId(str(number)) for number in range(100, 110)]
     for name in names:
         dependents.park(name, Waits((Condition(How.OK, 1, 9, "1"),)))
-    dependents.due.clear()
+    dependents.due = Due()
     ((first, last),) = dependents.uncounted()
     dependents.counted((first, last), 1, 9, bad=False)
     assert not dependents.due, "nothing is decided"

@@ -15,7 +15,7 @@ from lbd.dispatch.core.dependencies.conditions import (
     why_never,
     written,
 )
-from lbd.dispatch.core.dependencies.dependents import Dependents, Waits
+from lbd.dispatch.core.dependencies.dependents import Dependents, Due, Waits
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.disciplines.registry import make
 from lbd.dispatch.core.hosts import Terms
@@ -240,7 +240,7 @@ def test_what_ends_costs_a_step_for_each_that_waits_for_it_however_much_else_tha
 
     def look():
         found = {job: dependents.verdict(job, 0.0) for job in list(dependents.due)}
-        dependents.due.clear()
+        dependents.due = Due()
         return found
 
     assert set(look().values()) == {None}
@@ -267,7 +267,7 @@ def test_a_job_that_restarted_is_waited_for_again_whatever_was_met_before():
     assert dependents.verdict(job, 0.0) is None
     assert dependents.uncounted() == [(1, 1)]
     dependents.counted((1, 1), 1, 1, bad=False)
-    dependents.due.clear()
+    dependents.due = Due()
     dependents.ended(QueuedJob(JobId("1")), well=True)
     assert list(dependents.due) == [job]
     assert dependents.verdict(job, 0.0) == ""
@@ -313,7 +313,7 @@ def test_times_of_who_waits_no_longer_are_forgotten():
         dependents.begins_at(JobId("1"), 5.0 + number)
         dependents.drop(JobId(str(number)))
     assert len(dependents._begins) < 1100
-    dependents.due.clear()
+    dependents.due = Due()
     dependents.passed(6000.0)
     assert set(dependents.due) == {JobId("1")}
 
@@ -324,10 +324,10 @@ def test_a_job_that_waits_only_for_a_time_is_not_delayed_by_conditions_already_m
     dependents.counted(*dependents.uncounted(), 1, 1, bad=False)
     dependents.ended(QueuedJob(JobId("1")), well=True)
     assert dependents.verdict(job, 0.0) is None
-    dependents.due.clear()
+    dependents.due = Due()
     dependents.ended(QueuedJob(JobId("1")), well=True)  # reported twice
     assert dependents.verdict(job, 99.0) is None
-    dependents.due.clear()
+    dependents.due = Due()
     dependents.passed(99.0)
     assert list(dependents.due) == []
     dependents.passed(100.0)
@@ -365,13 +365,13 @@ def test_a_waiting_job_learns_of_what_decides_it_whatever_ends_first(waiting, or
     for first, last in dependents.uncounted():
         dependents.counted((first, last), last - first + 1, last - first + 1, bad=False)
     assert dependents.uncounted() == []
-    dependents.due.clear()
+    dependents.due = Due()
     for number in order:
         ended[number] = well = data.draw(st.booleans())
         array = 3 if 3 <= number <= 5 else 0
         dependents.ended(QueuedJob(JobId(str(number)), array=array), well=well)
         looked_at = {job: dependents.verdict(job, 0.0) for job in dependents.due}
-        dependents.due.clear()
+        dependents.due = Due()
         for job in list(dependents.waits):
             may_begin = by_hand(waiting[int(job[1:])], ended)
             verdict = looked_at.get(job)

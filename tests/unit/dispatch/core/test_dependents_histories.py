@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from lbd.dispatch.core.dependencies.conditions import Condition, waited_for, why_never
-from lbd.dispatch.core.dependencies.dependents import Dependents, Waits
+from lbd.dispatch.core.dependencies.dependents import Dependents, Due, Waits
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.model import JobId
 from tests.unit.dispatch.core.test_dependents import ANY, FAILED, OK, SPANS
@@ -79,7 +79,7 @@ class Ledger:
 
     def look(self):
         due = set(self.dependents.due)
-        self.dependents.due.clear()
+        self.dependents.due = Due()
         asked = {span for span, _ in self.asked} | self.dependents._unasked.keys()
         for job, wanted in list(self.waiting.items()):
             is_counted = not any((one.first, one.last) in asked for one in wanted)

@@ -13,7 +13,7 @@ import pytest
 from lbd.dispatch.core.backlog import Backlog
 from lbd.dispatch.core.cutoffs import expected_now, layouts_of, past_jobs
 from lbd.dispatch.core.dependencies.conditions import Condition, How, why_never
-from lbd.dispatch.core.dependencies.dependents import Dependents, Waits
+from lbd.dispatch.core.dependencies.dependents import Dependents, Due, Waits
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.gangs.gang import Gang
 from lbd.dispatch.core.job_selection import in_few_lines, is_selector, read_tasks, widened
@@ -424,7 +424,7 @@ def test_a_time_is_due_by_the_wall_clock():
     waiting = Dependents()
     waiting.unix_s = 1000.0
     waiting.park(JobId("9"), Waits((), 1005.0))
-    waiting.due.clear()
+    waiting.due = Due()
     waiting.passed(4.9)
     assert not waiting.due
     waiting.passed(5.0)
@@ -433,7 +433,7 @@ def test_a_time_is_due_by_the_wall_clock():
 
 def test_a_job_that_no_longer_waits_is_not_examined():
     table = Table()
-    table.life.dependents.due.append(JobId("gone"))
+    table.life.dependents.due.add(JobId("gone"), "ann")
     assert table.life.tick(*table.when) == []
     assert not table.life.dependents.due
 
