@@ -122,10 +122,12 @@ class Membership:
         return [self.hello(member, wants_members=not self.accepted) for member in members]
 
     def hello_answered(self, name: HostId, to: HostId) -> None:
-        """`to`: "" if it was sent to the configured address, without knowing the host there."""
+        """`to`: "" if it was sent to the configured address, without knowing the host there. What
+        answers there proves no name: the host of that name is greeted by it."""
         self.accepted = True
-        self._greeted.add(name)
-        if not to:
+        if to:
+            self._greeted.add(name)
+        else:
             self.ways_in.answered(name)
 
     def hello(self, member: m.Member, wants_members: bool) -> Send:

@@ -368,20 +368,20 @@ class LimState:
         return actions + self._elect_again(now_s)
 
     def _replied(self, event: e.Replied, now_s: float) -> list[Action]:
-        """Handles the reply to a message that we sent."""
+        """Handles the reply to a message. At an address without a name, anything may answer."""
         body, name = event.reply.body, event.reply.sender
         if isinstance(body, m.Ack) and body.error:
             return self.membership.refused(name, body, now_s, is_proved=self.identity.is_proved)
         if isinstance(body, m.Ack) and body.unknown_sender:
             return self._unknown_there(event, body, now_s)
-        known = self.membership.knows(event.reply, now_s)
-        if isinstance(event.sent, m.Delta) and isinstance(body, m.Ack):
-            if known:
-                self._load_sender.publication.acknowledged(event.reply, body.known_version)
+        known = bool(event.to) and self.membership.knows(event.reply, now_s)
+        if isinstance(event.sent, m.Delta) and isinstance(body, m.Ack) and known:
+            self._load_sender.publication.acknowledged(event.reply, body.known_version)
         elif isinstance(event.sent, m.Hello):
             self.membership.hello_answered(name, event.to)
-            self._load_sender.publication.introduced(name)
-            self.reservations.used(name)  # it has removed ours
+            if event.to:
+                self._load_sender.publication.introduced(name)
+                self.reservations.used(name)  # it has removed ours
         if isinstance(body, m.ReserveReply) and body.sample.host == name:
             self.table.record(body.sample, now_s)
             self.reservations.answered(name, body)

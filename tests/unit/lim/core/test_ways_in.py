@@ -2,9 +2,12 @@
 
 import pytest
 
+from lbd.lim.core import events as e
+from lbd.lim.core import messages as m
 from lbd.lim.core.table import Entry
 from lbd.lim.core.ways_in import WaysIn
-from lbd.testing.builders import host, member
+from lbd.model import HostId
+from lbd.testing.builders import host, lim_state, member, sample
 
 H2, H3, H4 = map(host, (2, 3, 4))
 
@@ -59,3 +62,21 @@ def test_remembered_hosts_of_which_we_were_told_are_not_asked():
     assert ways_in.has_more(known(H2), accepted=True)
     assert names(ways_in.take(2, known(H2), accepted=False)) == [H3]
     assert not ways_in.has_more(known(H3), accepted=True)
+
+
+def test_what_answers_at_an_address_may_not_speak_as_another_host():
+    """It answered as h1, with an incarnation that h1 can never reach: the newcomer was deaf to h1
+    until it was started again."""
+    state = lim_state("h4", ("h4",))
+    hello = m.Hello(state.membership.me, wants_members=True)
+
+    def answers(name, incarnation, body):
+        reply = m.Message("test", name, incarnation, body)
+        return state.handle(e.Replied(HostId(""), hello, reply), 1.0)
+
+    told = m.Members((member("h1"), member(H2)), m.Settings())
+    greeted = {one.to for one in answers("zz", 1, told) if isinstance(one, e.Send)}
+    assert greeted == {"h1", H2}, "by names, which they must prove"
+    answers("h1", m.COUNTER_MAX, told)
+    state.handle(e.Received(m.Message("test", "h1", 1, m.Report(sample("h1", 1)))), 2.0)
+    assert state.table.entries["h1"].sample is not None
