@@ -24,6 +24,12 @@ JOB = {
 NO_JOBS = {"jobs": [], "more": False}
 
 
+@pytest.fixture(autouse=True)
+def _now(monkeypatch):
+    """It is still then, however long ago this file was read."""
+    monkeypatch.setattr(time, "time", lambda: NOW_S)
+
+
 @pytest.fixture
 def drains(daemon):
     daemon("lbm", past=NO_JOBS)
