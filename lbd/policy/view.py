@@ -128,15 +128,14 @@ class Reporting(Enum):
     """To whom hosts report changes of their load, each period; the keep-alive is sent in
     addition."""
 
-    VECTOR = "the coordinator, which broadcasts it"
-    CENTRE = "the coordinator, which keeps it to itself"
-    EVERYBODY = "everybody"
-    NOBODY = "nobody"
-    RESERVATIONS = "no host; lightly loaded hosts ask loaded ones for jobs"
+    VECTOR = "the coordinator, which broadcasts it", True
+    CENTRE = "the coordinator, which keeps it to itself", True
+    EVERYBODY = "everybody", True
+    NOBODY = "nobody", False
+    RESERVATIONS = "no host; lightly loaded hosts ask loaded ones for jobs", False
 
-    @property
-    def of_changes(self) -> bool:
-        return self not in (Reporting.NOBODY, Reporting.RESERVATIONS)
+    def __init__(self, _whom: str, of_changes: bool) -> None:
+        self.of_changes = of_changes
 
 
 class Policy(Protocol):

@@ -94,22 +94,20 @@ class LoadSender:
         names = self.election.heard_lately(now_s, table.params.centre_silence_s)
         if centre is not None:
             names.add(centre)
+        names = {name for name in names if name in table.entries}
         if everybody:
             names.update(self.others(now_s, alive=True))
         names.discard(table.me)
-        return sorted([name for name in names if name in table.entries])
+        return sorted(names)
 
     def _publish(self, settings: m.Settings, changes: bool, now_s: float) -> list[Action]:
         table, publication = self._table, self.publication
         refreshes = publication.is_due(now_s, table.params)
         publication.observe(table.entries, now_s, table.params, changes, refreshes)
-        alive = set(self.others(now_s, alive=True))
-        peers = [table.entries[name].member for name in self.others(now_s, alive=False)]
-        groups = publication.deltas(
-            [member for member in peers if member.name in alive],
-            [member for member in peers if member.name not in alive],
-            refreshes, settings, now_s, table.params,
-        )  # fmt: skip
+        alive = dict.fromkeys(self.others(now_s, alive=True))
+        peers = [table.entries[name].member for name in alive]
+        down = [name for name in self.others(now_s, alive=False) if name not in alive]
+        groups = publication.deltas(peers, down, refreshes, settings, now_s, table.params)
         return [action for names, delta in groups for action in broadcast(table, names, delta)]
 
     def welcome(self, name: HostId, settings: m.Settings, now_s: float) -> Send:

@@ -187,33 +187,33 @@ class Publication:
         self._whole_at_s.pop(name, None)
 
     def deltas(
-        self, peers: Iterable[m.Member], down: Iterable[m.Member], refreshes: bool,
+        self, peers: Iterable[m.Member], down: Iterable[HostId], refreshes: bool,
         settings: m.Settings, now_s: float, params: LimConfig,
     ) -> list[tuple[list[HostId], m.Delta]]:  # fmt: skip
         """Returns what to send to which hosts in this period. Hosts that are `down` only get a sign
         of life, once a keep-alive, in case they are back. With `refreshes` all others get at least
         one."""
         groups: dict[int, list[HostId]] = defaultdict(list)
+        version, has = self.version, self._has
         for peer in peers:
-            since = self._since(peer, now_s, params)
-            if refreshes or since < self.version:
-                groups[since].append(peer.name)
-        for peer in down:
-            if now_s - self._whole_at_s.get(peer.name, NEVER) >= params.keepalive_s:
-                self._whole_at_s[peer.name] = now_s
-                groups[self.version].append(peer.name)
+            name = peer.name
+            incarnation, since = has.get(name, (0, 0))
+            if not since or incarnation != peer.incarnation:
+                since = version if self._was_sent_whole(name, now_s, params) else 0
+            if refreshes or since < version:
+                groups[since].append(name)
+        for name in down:
+            if not self._was_sent_whole(name, now_s, params):
+                groups[version].append(name)
         return [(names, self.delta(since, settings, now_s)) for since, names in groups.items()]
 
-    def _since(self, peer: m.Member, now_s: float, params: LimConfig) -> int:
-        """Returns the version to start from: 0 for everything, the current one for a sign of life
-        only."""
-        incarnation, version = self._has.get(peer.name, (0, 0))
-        if version and incarnation == peer.incarnation:
-            return version
-        if now_s - self._whole_at_s.get(peer.name, NEVER) < params.keepalive_s:
-            return self.version
-        self._whole_at_s[peer.name] = now_s
-        return 0
+    def _was_sent_whole(self, name: HostId, now_s: float, params: LimConfig) -> bool:
+        """Whether the host was sent everything, or a sign of life, in the last keep-alive period;
+        if not, it is sent that now."""
+        if now_s - self._whole_at_s.get(name, NEVER) < params.keepalive_s:
+            return True
+        self._whole_at_s[name] = now_s
+        return False
 
     def welcome(self, peer: m.Member, now_s: float) -> None:
         """The host has just said Hello, and is sent everything."""

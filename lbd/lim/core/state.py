@@ -110,10 +110,10 @@ class LimState:
                 self._publish(now_s)
             case e.Received():
                 return self._received(event.message, now_s)
-            case e.JobEnded():
-                self.placer.job_ended(event.job)
             case e.Replied():
                 return self._replied(event, now_s)
+            case e.JobEnded():
+                self.placer.job_ended(event.job)
             case e.LbmStatus():
                 self._lbm_status(event, now_s)
             case e.JobStarted():
@@ -144,12 +144,11 @@ class LimState:
     def _publish(self, now_s: float) -> None:
         """Puts our newest sample into the table like any other host's."""
         self._number += 1
-        if (vector := self._vector) is None:
+        if self._vector is None:
             identity = self.identity
-            vector = self.lbm.vector(self._sampled, identity.cores, identity.speed)
-            self._vector = vector
+            self._vector = self.lbm.vector(self._sampled, identity.cores, identity.speed)
         me, age_s = self.membership.me, now_s - self._sampled_at_s
-        sample = m.Sample(me.name, me.incarnation, self._number, age_s, vector, self.drained)
+        sample = m.Sample(me.name, me.incarnation, self._number, age_s, self._vector, self.drained)
         self.table.publish(sample, now_s)
 
     def own_sample(self, now_s: float) -> m.Sample:
@@ -192,8 +191,7 @@ class LimState:
                 actions += self._tune(now_s)
         if now_s >= self._next_knock_s:
             self._next_knock_s = now_s + self.in_force.lim.keepalive_s
-            actions += self.membership.join_again()
-            actions += self.membership.greet_again(now_s, self._rng)
+            actions += self.membership.join_again() + self.membership.greet_again(now_s, self._rng)
         if now_s >= self._next_exchange_s:
             self._next_exchange_s = now_s + self.in_force.lim.exchange_period_s
             ended = () if self.placer.is_centre else self.placer.take_ended()
@@ -295,16 +293,16 @@ class LimState:
             return [e.Reply(self.membership.unknown(sender))]
         actions: list[Action] = []
         match body:
-            case m.Probe():
-                self.reservations.used(sender)
-                return [e.Reply(m.ProbeReply(self.own_sample(now_s)))]
-            case m.AskCentre() if body.sample.host == sender:
-                return [e.Reply(self.placer.decide_for(sender, body, now_s))]
             case m.Report() if body.sample.host == sender:
                 self.table.record(body.sample, now_s)
                 self.placer.centre_learnt(sender, body.ended)
                 if self.placer.is_centre and not self.table.entries[sender].has_said_hello:
                     return [e.Reply(self.membership.unknown(sender))]
+            case m.Probe():
+                self.reservations.used(sender)
+                return [e.Reply(m.ProbeReply(self.own_sample(now_s)))]
+            case m.AskCentre() if body.sample.host == sender:
+                return [e.Reply(self.placer.decide_for(sender, body, now_s))]
             case m.Reserve() if body.sample.host == sender:
                 self.table.record(body.sample, now_s)
                 taken = self.reservations.asked(sender)
@@ -370,14 +368,14 @@ class LimState:
     def _replied(self, event: e.Replied, now_s: float) -> list[Action]:
         """Handles the reply to a message. At an address without a name, anything may answer."""
         body, name = event.reply.body, event.reply.sender
-        if isinstance(body, m.Ack) and body.error:
-            return self.membership.refused(name, body, now_s, is_proved=self.identity.is_proved)
-        if isinstance(body, m.Ack) and body.unknown_sender:
-            return self._unknown_there(event, body, now_s)
+        if isinstance(body, m.Ack) and (body.error or body.unknown_sender):
+            return self._refused(event, body, now_s)
         known = bool(event.to) and self.membership.knows(event.reply, now_s)
-        if isinstance(event.sent, m.Delta) and isinstance(body, m.Ack) and known:
-            self._load_sender.publication.acknowledged(event.reply, body.known_version)
-        elif isinstance(event.sent, m.Hello):
+        if isinstance(event.sent, m.Delta) and isinstance(body, m.Ack):  # most replies are such
+            if known:
+                self._load_sender.publication.acknowledged(event.reply, body.known_version)
+            return []
+        if isinstance(event.sent, m.Hello):
             self.membership.hello_answered(name, event.to)
             if event.to:
                 self._load_sender.publication.introduced(name)
@@ -390,8 +388,11 @@ class LimState:
         actions = self.membership.members_from(body.members, now_s)
         return actions + self._trying(lambda: self._adopt(body.settings, now_s))
 
-    def _unknown_there(self, event: e.Replied, ack: m.Ack, now_s: float) -> list[Action]:
-        """Sends Hello (again), with an incarnation above the one known there."""
+    def _refused(self, event: e.Replied, ack: m.Ack, now_s: float) -> list[Action]:
+        """If we are unknown there, sends Hello (again), above the incarnation known there."""
+        if ack.error:
+            name, is_proved = event.reply.sender, self.identity.is_proved
+            return self.membership.refused(name, ack, now_s, is_proved=is_proved)
         after_hello = isinstance(event.sent, m.Hello)
         higher, actions = self.membership.unknown_at(event.to, ack.known_incarnation, after_hello)
         if higher:

@@ -129,6 +129,9 @@ class SharedTable(Table):
             return [name for name in self._board.entries if name != self.me]
         return super().others_alive(now_s)
 
+    def silent(self, now_s: float) -> set[HostId]:
+        return super().silent(now_s) if now_s >= self.params.down_after_s else set()
+
     def _forget(self, name: HostId) -> None:
         self._own.pop(name, None)
         self._changed[name] = None

@@ -192,7 +192,7 @@ def test_a_host_is_gone_from_what_is_published_from_when_it_is_down(wire, earlie
 
 def test_a_host_that_is_down_gets_a_sign_of_life_once_a_keep_alive(wire):
     def sent(now_s):
-        deltas = wire.publication.deltas([], [wire.peer], False, SETTINGS, now_s, PARAMS)
+        deltas = wire.publication.deltas([], [H2], False, SETTINGS, now_s, PARAMS)
         return [(names, lines(delta)) for names, delta in deltas]
 
     once = [([H2], 0)]
