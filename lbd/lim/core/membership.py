@@ -148,22 +148,22 @@ class Membership:
 
     # -- incoming --------------------------------------------------------------------------------
 
-    def knows(self, message: m.Message, now_s: float) -> bool:
-        """Whether the sender is a known host; a restarted one is, Hello or not."""
-        entry = self._table.entries.get(message.sender)
-        if entry is None or message.incarnation < entry.member.incarnation:
+    def knows(self, sender: HostId, incarnation: int, now_s: float) -> bool:
+        """Whether the sender of a message is a known host; a restarted one is, Hello or not."""
+        entry = self._table.entries.get(sender)
+        if entry is None or incarnation < entry.member.incarnation:
             return False
-        if message.sender == self.me.name:  # another host that uses our name
+        if sender == self.me.name:  # another host that uses our name
             return False
-        if message.incarnation > entry.member.incarnation:
+        if incarnation > entry.member.incarnation:
             entry.before_s = max(entry.before_s, entry.heard_at_s)
             entry.has_said_hello = False
-            self._table.update(replace(entry.member, incarnation=message.incarnation))
+            self._table.update(replace(entry.member, incarnation=incarnation))
         if entry.left:
             return False
         entry.heard_at_s = now_s
         if entry.skew:
-            self._table.skewed(message.sender, "")
+            self._table.skewed(sender, "")
         return True
 
     def unknown(self, name: HostId) -> m.Ack:

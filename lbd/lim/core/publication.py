@@ -174,9 +174,9 @@ class Publication:
 
     # -- what hosts have of it -------------------------------------------------------------------
 
-    def acknowledged(self, reply: m.Message, version: int) -> None:
+    def acknowledged(self, name: HostId, incarnation: int, version: int) -> None:
         """A host says that it has all of that version, which may never have existed."""
-        self._has[reply.sender] = reply.incarnation, version if version <= self.version else 0
+        self._has[name] = incarnation, version if version <= self.version else 0
 
     def introduced(self, name: HostId) -> None:
         """The host knows us from now on; everything sent to it before may have been refused."""

@@ -59,8 +59,7 @@ class LimState:
         self, identity: Identity, base: InForce, rng: Random, now_s: float,
         table: Table | None = None,  # one that shares parts with other LIMs
     ) -> None:  # fmt: skip
-        self.identity = identity
-        self.base = base
+        self.identity, self.base = identity, base
         self.settings, self.in_force = identity.settings, in_force(base, identity.settings)
         lim, fading_s = self.in_force.lim, fade_s(self.in_force.load)
         self.table = table or Table(identity.me, lim, fading_s, now_s)
@@ -118,10 +117,9 @@ class LimState:
                 self._lbm_status(event, now_s)
             case e.JobStarted():
                 self.table.charge(event.host, event.job, now_s)
-            case e.Trouble():
-                self.table.avoid(event.host, event.reason, now_s)
-                text = f"host {event.host} is avoided for now: {event.reason}"
-                return [Log(text, warning=True, peer=event.host)]
+            case e.Trouble(host, reason):
+                self.table.avoid(host, reason, now_s)
+                return [Log(f"host {host} is avoided for now: {reason}", warning=True, peer=host)]
             case e.SetDrained():
                 self.membership.leaves_for_good = event.for_good
                 return self._set_drained(event.drained, now_s)
@@ -145,8 +143,7 @@ class LimState:
         """Puts our newest sample into the table like any other host's."""
         self._number += 1
         if self._vector is None:
-            identity = self.identity
-            self._vector = self.lbm.vector(self._sampled, identity.cores, identity.speed)
+            self._vector = self.lbm.vector(self._sampled, self.identity.cores, self.identity.speed)
         me, age_s = self.membership.me, now_s - self._sampled_at_s
         sample = m.Sample(me.name, me.incarnation, self._number, age_s, self._vector, self.drained)
         self.table.publish(sample, now_s)
@@ -289,7 +286,7 @@ class LimState:
             return [TAKEN]
         if isinstance(body, m.Hello) and body.self.name == sender:
             return self._hello(body, now_s)
-        if not self.membership.knows(message, now_s):
+        if not self.membership.knows(sender, message.incarnation, now_s):
             return [e.Reply(self.membership.unknown(sender))]
         actions: list[Action] = []
         match body:
@@ -323,8 +320,7 @@ class LimState:
 
     def _skewed(self, name: HostId, why: str) -> list[Action]:
         """Logged once, and shown by `lbctl status` as long as it lasts."""
-        news = self.table.skewed(name, why)
-        return [Log(why, warning=True, peer=name)] if news else []
+        return [Log(why, warning=True, peer=name)] if self.table.skewed(name, why) else []
 
     def _trying(self, body: Callable[[], list[Action]]) -> list[Action]:
         try:
@@ -367,14 +363,14 @@ class LimState:
 
     def _replied(self, event: e.Replied, now_s: float) -> list[Action]:
         """Handles the reply to a message. At an address without a name, anything may answer."""
-        body, name = event.reply.body, event.reply.sender
+        body, name, incarnation = event.reply.body, event.reply.sender, event.reply.incarnation
         if isinstance(body, m.Ack) and (body.error or body.unknown_sender):
             return self._refused(event, body, now_s)
-        known = bool(event.to) and self.membership.knows(event.reply, now_s)
-        if isinstance(event.sent, m.Delta) and isinstance(body, m.Ack):  # most replies are such
-            if known:
-                self._load_sender.publication.acknowledged(event.reply, body.known_version)
+        if isinstance(event.sent, m.Delta) and isinstance(body, m.Ack):
+            self.acknowledged(name, incarnation, body.known_version, now_s)
             return []
+        if event.to:
+            self.membership.knows(name, incarnation, now_s)
         if isinstance(event.sent, m.Hello):
             self.membership.hello_answered(name, event.to)
             if event.to:
@@ -387,6 +383,11 @@ class LimState:
             return []
         actions = self.membership.members_from(body.members, now_s)
         return actions + self._trying(lambda: self._adopt(body.settings, now_s))
+
+    def acknowledged(self, name: HostId, incarnation: int, version: int, now_s: float) -> None:
+        """The host says that it has all of that version of what we have published."""
+        if self.membership.knows(name, incarnation, now_s):
+            self._load_sender.publication.acknowledged(name, incarnation, version)
 
     def _refused(self, event: e.Replied, ack: m.Ack, now_s: float) -> list[Action]:
         """If we are unknown there, sends Hello (again), above the incarnation known there."""

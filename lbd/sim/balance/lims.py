@@ -301,9 +301,7 @@ class Lims:
         if isinstance(body, m.Delta):
             known = self._board.take(m.Message(CLUSTER, sender.name, 1, body), body, now_s)
             for name in to:  # free, as the thesis's broadcasts are not acknowledged
-                sender.state.handle(
-                    e.Replied(name, body, m.Message(CLUSTER, name, 1, known)), now_s
-                )
+                sender.state.acknowledged(name, 1, known, now_s)
         elif self._to_everybody and isinstance(body, m.Report):
             self._board.record(body.sample, now_s)
         else:

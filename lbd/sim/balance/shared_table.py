@@ -12,7 +12,7 @@ from collections import ChainMap
 from collections.abc import ItemsView, Iterable, MutableMapping, ValuesView
 
 from lbd.config.schema import LimConfig
-from lbd.lim.core.messages import Ack, Delta, Member, Message, Sample
+from lbd.lim.core.messages import Delta, Member, Message, Sample
 from lbd.lim.core.replica import Replica
 from lbd.lim.core.table import NEVER, Entry, Table, aged
 from lbd.model import NO_NEEDS, HostId, Needs
@@ -34,9 +34,10 @@ class Board(Table):
         for member in members[1:]:
             self.add(member, listed=True, now_s=0.0)
 
-    def take(self, message: Message, delta: Delta, now_s: float) -> Ack:
-        """Takes what the centre has published, for all hosts alike. Returns their answer."""
-        return Ack(known_version=self._replica.take(message, delta, believed=True, now_s=now_s))
+    def take(self, message: Message, delta: Delta, now_s: float) -> int:
+        """Takes what the centre has published, for all hosts alike. Returns the version that they
+        then have."""
+        return self._replica.take(message, delta, believed=True, now_s=now_s)
 
     def confirm(self, samples: Iterable[Sample], age_s: float, now_s: float) -> None:
         self.newest_s = now_s

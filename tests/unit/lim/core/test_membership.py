@@ -105,7 +105,7 @@ def test_a_host_that_mentions_strangers_is_asked_for_them_once_a_keep_alive(ours
     [("h9", 1, False), ("h3", 6, False), ("h3", 7, True), ("h3", 8, True), ("h1", 5, False)],
 )
 def test_whose_messages_count(ours, name, incarnation, known):
-    assert ours.knows(message(name, incarnation), 50.0) == known
+    assert ours.knows(name, incarnation, 50.0) == known
     if known:
         entry = ours._table.entries[H3]
         assert (entry.heard_at_s, entry.member.incarnation) == (50.0, incarnation)
@@ -117,8 +117,8 @@ def test_whose_messages_count(ours, name, incarnation, known):
 def test_a_host_that_has_left_is_known_again_after_its_next_start(ours):
     ours.left(H3, for_good=False)
     assert ours._table.state(H3, 2.0)[0] is HostState.DOWN
-    assert not ours.knows(message("h3", 7), 2.0)
-    assert ours.knows(message("h3", 8), 2.0), "whether or not its Hello has arrived"
+    assert not ours.knows(H3, 7, 2.0)
+    assert ours.knows(H3, 8, 2.0), "whether or not its Hello has arrived"
 
 
 def test_a_joined_host_that_leaves_for_good_is_forgotten_and_a_configured_one_is_not(ours):
