@@ -380,8 +380,10 @@ class Table:
         """Returns the load of our own view, without building the view."""
         if (sample := self.mine.sample) is None:
             return math.inf
-        vector = sample.vector
-        return vector.index + self.charges(self.me) / (vector.cores * vector.speed)
+        vector, charges = sample.vector, self._charges.by_host.get(self.me)
+        if charges is None:
+            return vector.index
+        return vector.index + charges.total / (vector.cores * vector.speed)
 
     def _facts(self, name: HostId) -> tuple[Facts, tuple[int, int]]:
         if (sample := self.entries[name].sample) is None:

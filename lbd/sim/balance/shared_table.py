@@ -9,7 +9,7 @@ As in the daemons, a host processes broadcasts when they arrive, here before its
 """
 
 from collections import ChainMap
-from collections.abc import ItemsView, Iterable, MutableMapping, ValuesView
+from collections.abc import ItemsView, Iterable, KeysView, MutableMapping, ValuesView
 
 from lbd.config.schema import LimConfig
 from lbd.lim.core.messages import Delta, Member, Message, Sample
@@ -66,6 +66,9 @@ class Entries(ChainMap[HostId, Entry]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._own or name in self._board
+
+    def keys(self) -> KeysView[HostId]:
+        return {**self._board, **self._own}.keys()
 
     def items(self) -> ItemsView[HostId, Entry]:
         return {**self._board, **self._own}.items()
