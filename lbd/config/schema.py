@@ -169,7 +169,9 @@ class LbmConfig(Section):
     # how long a command sent here by name (-H) waits for a slot before it runs beyond the slots
     named_wait_s: float = within(2.0, 0.0, 86400.0)
     # how long a command sent here by name waits for a slot before it is refused, where none may run
-    # beyond the slots (admission.slots, beyond_slots)
+    # beyond the slots (admission.slots, beyond_slots); and for how long the waiting commands of one
+    # user may keep free slots, or some resource, from others until all that they need is free.
+    # After that they keep nothing for as long
     named_limit_s: float = within(300.0, 0.0, 86400.0)
     # commands sent here by name that may run beyond the slots, but none where admission.slots is
     # set; 0 = as many as there are slots, and at least 32. With the slots, one user has three

@@ -62,6 +62,7 @@ from lbd.net.gen import lbm_pb2
 from lbd.net.peers import Peers
 from lbd.net.tls import Tls
 from lbd.net.trusted import trust_of
+from lbd.process.boot_clock import clock_s
 from lbd.process.pid_lock import take_pid_locks
 from lbd.process.service_manager import has_terminal
 from lbd.process.stop import Stop
@@ -270,6 +271,7 @@ class Lbm:
             await self._trust.follow()
 
     def _changed(self) -> None:  # slots or jobs
+        self._host.slots.pass_to(clock_s())
         self._report.changed()
         if self._attempts is not None:
             self._attempts.slots_changed()

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from lbd.config.schema import Config
 from lbd.lbm.core import journey_events as e
+from lbd.lbm.core.kept_free import KeptFree
 from lbd.lbm.core.slots import (
     GPU,
     Belongings,
@@ -43,7 +44,11 @@ NOTES_MAX = 100_000
 
 
 def slots_of(config: Config, total: int, beyond: int) -> Slots:
-    return Slots(total, beyond, config.lbm.max_waiting, pool=pool_of(config))
+    lbm = config.lbm
+    longest_s = max(lbm.named_wait_s, lbm.named_limit_s)  # that one command waits
+    return Slots(
+        total, beyond, lbm.max_waiting, pool=pool_of(config), kept_free=KeptFree(longest_s)
+    )
 
 
 def pool_of(config: Config) -> ResourcePool:

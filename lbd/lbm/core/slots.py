@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
 from lbd.lbm.core.execution_events import Kind, SlotAwaited, SlotGranted, SlotRefused, Spec
+from lbd.lbm.core.kept_free import SLOTS, Kept, KeptFree
 from lbd.model import NO_FACTS, NO_NEEDS, Facts, JobId, Needs
 from lbd.policy.needs import COUNTED_MAX, Unmet, unmet
 
@@ -178,6 +179,7 @@ class Slots:
     wanted: dict[JobId, int] = field(default_factory=dict)  # of waiting jobs, if more than one
     needs: dict[JobId, Needs] = field(default_factory=dict)  # of waiting jobs
     pool: ResourcePool = field(default_factory=ResourcePool)
+    kept_free: KeptFree = field(default_factory=KeptFree)
     # Slots of each user. Kept up to date: counting all holders at each end takes longer.
     _held: Counter[str] = field(init=False, default_factory=Counter)
 
@@ -221,21 +223,46 @@ class Slots:
         self._give(job, user, width)
         self.pool.hold(job, grant)
 
+    def pass_to(self, now_s: float) -> None:
+        """Notes the time. To be called after each change, and now and then in between: as time
+        passes, waiting jobs cease to keep what is free from others, and begin to again."""
+        self.kept_free.pass_to(now_s)
+        self.kept_free.kept = self._kept() if self.waiting else frozenset()
+
+    def _kept(self) -> set[Kept]:
+        """What is free and kept from others, and by whom: the first in line for it counts."""
+        passed = self._passed_over()
+        firsts: dict[str, JobId] = {}
+        left = {name for name, total, used in self.pool.facts().resources if used < total}
+        for job, needs in self.needs.items():
+            if not left:
+                break
+            if job not in passed:
+                firsts |= dict.fromkeys(names_of(needs) & left, job)
+                left -= firsts.keys()
+        if (free := self.total - self.used) > 0:
+            wide = (job for job, width in self.wanted.items() if width > free)
+            blocked = self._blocked(passed)
+            if able := [job for job in wide if job not in blocked]:
+                firsts[SLOTS] = min(able, key=self._held_by_user)
+        return {(self.users.get(job, ""), what) for what, job in firsts.items()}
+
     def ahead(self) -> Ahead:
         if not self.waiting:
             return NOBODY
-        for_own = self._wait_for_own()
-        blocked = self._blocked(for_own)
-        needs = [needs for job, needs in self.needs.items() if job not in for_own]
+        passed = self._passed_over()
+        blocked = self._blocked(passed)
+        needs = [needs for job, needs in self.needs.items() if job not in passed]
         return Ahead(
-            len(self.waiting) - len(for_own), len(blocked) < len(self.waiting),
+            len(self.waiting) - len(passed), len(blocked) < len(self.waiting),
             frozenset(name for one in needs for name in names_of(one)),
         )  # fmt: skip
 
-    def _wait_for_own(self) -> set[JobId]:
-        """Those that could not run though only their users' jobs were here. They keep nobody from
-        anything: a user who holds a slot, or a GPU, could have all the others idle."""
-        found = {job for job in self.waiting if self._is_too_wide(job)}
+    def _passed_over(self) -> set[JobId]:
+        """Those that keep nobody from anything. Some could not run though only their users' jobs
+        were here: a user who holds a slot, or a GPU, could have all the others idle. The users of
+        others have kept what is free for long enough; they run once all that they need is."""
+        found = {job for job in self.waiting if self._keeps_no_slots(job)}
         if self.needs:
             grants: dict[str, list[Grant]] = {}
             for job, grant in self.pool.held.items():
@@ -243,34 +270,52 @@ class Slots:
             own = {user: self.pool.facts_with(grants[user] if user else ()) for user in grants}
             nothing = self.pool.facts_with(())
             for job, needs in self.needs.items():
-                if unmet(needs, own.get(self.users.get(job, ""), nothing)) is not None:
+                lack = unmet(needs, own.get(self.users.get(job, ""), nothing))
+                if lack is not None or self._pauses(job, names_of(needs)):
                     found.add(job)
         return found
 
-    def _is_too_wide(self, job: JobId) -> bool:
-        """Whether it needs more slots than there are beside those of its user."""
+    def _keeps_no_slots(self, job: JobId) -> bool:
+        """Whether it needs more slots than there are beside those of its user, or than its user may
+        keep free at present."""
+        user, width = self.users.get(job, ""), self.wanted.get(job, 1)
+        is_too_wide = width + (self._held[user] if user else 0) > self.total
+        return is_too_wide or (width > 1 and self._pauses(job, (SLOTS,)))
+
+    def _pauses(self, job: JobId, what: Collection[str]) -> bool:
+        """Whether it cannot run now, and its user may not keep some of this from others."""
+        if not (pausing := self.kept_free.pausing):
+            return False
         user = self.users.get(job, "")
-        return self.wanted.get(job, 1) + (self._held[user] if user else 0) > self.total
+        return any((user, one) in pausing for one in what) and not (
+            self._fits(job) and self.pool.unmet(self.needs.get(job, NO_NEEDS)) is None
+        )
+
+    def _fits(self, job: JobId) -> bool:
+        return self.used + self.wanted.get(job, 1) <= self.total
+
+    def _held_by_user(self, job: JobId) -> int:
+        return self._held[self.users.get(job, "")]
 
     def _goes_behind(self, needs: Needs) -> bool:
         """Whether a waiting job wants what this one wants, and waits for others."""
         if not self.needs:
-            return not all(map(self._is_too_wide, self.waiting))
-        for_own = self._wait_for_own()
-        wanted, blocked = names_of(needs), self._blocked(for_own)
+            return not all(map(self._keeps_no_slots, self.waiting))
+        passed = self._passed_over()
+        wanted, blocked = names_of(needs), self._blocked(passed)
         return any(
             job not in blocked or wanted & names_of(self.needs[job])
             for job in self.waiting
-            if job not in for_own
+            if job not in passed
         )
 
-    def _blocked(self, for_own: set[JobId]) -> set[JobId]:
-        """The waiting jobs that could not use a slot at present: for lack of resources, or of what
-        their users' own jobs hold (`for_own`)."""
-        blocked = set(for_own)
+    def _blocked(self, passed: set[JobId]) -> set[JobId]:
+        """The waiting jobs that could not use a slot at present: for lack of resources, and those
+        `passed` over."""
+        blocked = set(passed)
         awaited: set[str] = set()
         for job in self.waiting:
-            if job in for_own or (needs := self.needs.get(job)) is None:
+            if job in passed or (needs := self.needs.get(job)) is None:
                 continue
             names = names_of(needs)
             if names & awaited or self.pool.unmet(needs) is not None:
@@ -417,12 +462,12 @@ class Slots:
         """
         promoted = []
         while self.waiting:
-            blocked = self._blocked(self._wait_for_own())
+            blocked = self._blocked(self._passed_over())
             able = [job for job in self.waiting if job not in blocked]
             if not able:
                 break
-            following = min(able, key=lambda job: self._held[self.users.get(job, "")])
-            if self.used + self.wanted.get(following, 1) > self.total:
+            following = min(able, key=self._held_by_user)
+            if not self._fits(following):
                 break
             self._run(following)
             promoted.append(following)

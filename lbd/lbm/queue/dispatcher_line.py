@@ -1,9 +1,9 @@
 """The queue's attempts on this host, and the stream to the dispatcher.
 
 The stream is opened again whenever it breaks. Heartbeats go out several times within a lease, and
-when the slots have changed; they name the attempts held here and so renew their leases. The report
-of an attempt's end is repeated on each new stream until the dispatcher says that it is settled (on
-disk).
+when the slots have changed; what time alone has changed of these, the next one says. They name the
+attempts held here and so renew their leases. The report of an attempt's end is repeated on each new
+stream until the dispatcher says that it is settled (on disk).
 
 An attempt whose lease runs out is killed: from then on the dispatcher may start another elsewhere.
 """
@@ -172,6 +172,7 @@ class DispatcherLine:
 
     def _heartbeat(self) -> pb.Heartbeat:
         total, ahead, leases, now_s = self._host.slots.total, self._ahead, self._leases, clock_s()
+        self._host.slots.pass_to(now_s)
         used, self._is_full = self._others.note(), self.spool.is_full()
         self._held.end_others(now_s)
         ahead.reported = ahead.depth(total)

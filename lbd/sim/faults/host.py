@@ -18,6 +18,7 @@ from lbd.dispatch.core.records import Cause, Ending
 from lbd.lbm.core import execution_events as e
 from lbd.lbm.core.execution import Execution, Phase, survivor
 from lbd.lbm.core.execution_events import Treatment
+from lbd.lbm.core.kept_free import KeptFree
 from lbd.lbm.core.leases import Leases
 from lbd.lbm.core.slots import (
     Belongings,
@@ -121,6 +122,7 @@ class Host:
     def _new_lbm(self) -> LbmState:
         slots = Slots(self.settings.slots, beyond=0, max_waiting=self.settings.max_waiting)
         slots.pool = ResourcePool(("linux",), {"gpu": GPUS})
+        slots.kept_free = KeptFree(PATIENCE_S)
         return LbmState(SlotLine(slots))
 
     def _new_keeper(self) -> keepers.Keeper:
@@ -227,6 +229,7 @@ class Host:
 
     def heartbeat(self) -> None:
         number = self.lbm.leases.heartbeat(self.now_s)
+        self.lbm.line.slots.pass_to(self.now_s)
         held, offer = held_by(self.lbm), offer_of(self)
         held += tuple((*key, "") for key in sorted(self.hoard))
         keys = [(job, attempt) for job, attempt, _ in held]
@@ -363,6 +366,7 @@ class Host:
             case e.AskSlot():
                 self.world.slot_asked(self.name, job)
                 self.handle(job, self.lbm.line.ask(spec))
+                self.lbm.line.slots.pass_to(self.now_s)
             case e.ExceedSlots():
                 self.handle(job, self.lbm.line.exceed(job))
             case e.FreeSlot():
@@ -417,6 +421,7 @@ class Host:
         self.world.slot_freed(self.name, job)
         for other in [*self.lbm.line.free(job), *self.lbm.line.give()]:
             self.handle(other, e.SlotGranted())
+        self.lbm.line.slots.pass_to(self.now_s)
 
     def _report(self, job: JobId, spec: e.Spec, action: Reported) -> None:
         if job in self.lbm.survivors:

@@ -10,6 +10,7 @@ import pytest
 
 from lbd.config.dispatch import HEARTBEAT_S_MAX, DispatchConfig
 from lbd.config.schema import Config
+from lbd.lbm.core.kept_free import KeptFree
 from lbd.lbm.core.leases import Leases
 from lbd.lbm.core.slots import Slots
 from lbd.lbm.inbound.executions import Executions
@@ -17,6 +18,7 @@ from lbd.lbm.queue import dispatcher_line
 from lbd.lbm.queue.dispatcher_line import DispatcherLine
 from lbd.lbm.queue.held_attempts import Held
 from lbd.lbm.queue.spool import Spool
+from lbd.model import JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 from lbd.process.boot_clock import clock_s
@@ -187,3 +189,12 @@ async def test_heartbeats_say_what_is_left_of_each_lease(line, attempts):
     attempts._leases.drop(("12", 1))  # it has ended
     assert attempts._heartbeat().held[0].left_s == 0.0
     attempts._held.data.clear()
+
+
+async def test_what_is_no_longer_kept_for_a_waiting_command_is_open_in_the_next_heartbeat(attempts):
+    """Nothing but the time has changed by then."""
+    slots = attempts._host.slots
+    slots.kept_free = KeptFree(limit_s=1e-9)
+    slots.hold(JobId("h3-1"), "bob")
+    assert slots.enqueue(JobId("h4-1"), "ann", width=2)
+    assert [attempts._heartbeat().open_slots for _ in range(2)] == [0, 1]
