@@ -145,15 +145,14 @@ def variables(grant: Grant) -> dict[bytes, bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class InFront:
     """What waits for others, and so comes before any job that comes now."""
 
-    jobs: int = 0
-    could_run: bool = False  # one of them could use a slot now, so that every other goes behind it
+    jobs: int = 0  # that could use a slot now, so that every other goes behind them
     names: frozenset[str] = frozenset()  # of the resources that they want
 
 
-NOBODY = Ahead()
+NOBODY = InFront()
 
 
 @dataclass(slots=True)
@@ -247,16 +246,13 @@ class Slots:
                 firsts[SLOTS] = min(able, key=self._held_by_user)
         return {(self.users.get(job, ""), what) for what, job in firsts.items()}
 
-    def ahead(self) -> Ahead:
+    def ahead(self) -> InFront:
         if not self.waiting:
             return NOBODY
         passed = self._passed_over()
-        blocked = self._blocked(passed)
         needs = [needs for job, needs in self.needs.items() if job not in passed]
-        return Ahead(
-            len(self.waiting) - len(passed), len(blocked) < len(self.waiting),
-            frozenset(name for one in needs for name in names_of(one)),
-        )  # fmt: skip
+        names = frozenset(name for one in needs for name in names_of(one))
+        return InFront(len(self.waiting) - len(self._blocked(passed)), names)
 
     def _passed_over(self) -> set[JobId]:
         """Those that keep nobody from anything. Some could not run though only their users' jobs
@@ -586,17 +582,18 @@ class OthersUse:
     reported: Use = Use()
     _alone: Use = Use()  # with what nobody else uses
 
-    def _used(self, ahead: Ahead) -> int:
+    def _used(self, ahead: InFront) -> int:
         """Slots that commands from elsewhere hold or wait for: all that attempts do not hold if an
-        attempt would go behind one that waits. It would be refused, and sent again at once."""
+        attempt would go behind one that waits. It would be refused, and sent again at once. One
+        that waits for a resource alone leaves the slots to what needs none of it."""
         slots = self.slots
         own = 0
         if self.names:
             own = sum(slots.widths.get(job, 1) for job in slots.holders if job in self.names)
         others = slots.used + ahead.jobs
-        return (max(others, slots.total) if ahead.could_run else others) - own
+        return (max(others, slots.total) if ahead.jobs else others) - own
 
-    def _facts(self, ahead: Ahead) -> Facts:
+    def _facts(self, ahead: InFront) -> Facts:
         """Nothing is left of the resources that a command waits for."""
         facts = self.slots.pool.facts(besides=self.names)
         if not ahead.names:

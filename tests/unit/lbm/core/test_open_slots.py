@@ -61,10 +61,22 @@ def test_nothing_is_left_of_what_a_command_waits_for():
     assert others.now().facts.resources == (("gpu", 2, 2),)
     assert isinstance(line.ask(attempt("7.1", needs=GPU)), SlotRefused)
     # what needs none of it has the other slots
-    assert open_slots(line) == 6
-    assert line.ask(attempt("8.1", 6)) == SlotGranted()
+    assert open_slots(line) == 7
+    assert line.ask(attempt("8.1", 7)) == SlotGranted()
     line.free(JobId("b"))
     assert others.now().facts.resources == (("gpu", 2, 1),)
+
+
+def test_who_waits_for_a_resource_alone_keeps_no_slot():
+    """Three commands that waited for a GPU kept the queue's jobs from all slots, which were idle:
+    each counted as one."""
+    line = line_of(4)
+    assert line.ask(command("a", needs=Needs((("gpu", 2),)))) == SlotGranted()
+    for name in ("b", "c", "d"):
+        assert line.ask(bobs(name, needs=GPU, patience_s=2.0)) == SlotAwaited()
+    assert open_slots(line) == 3
+    assert line.ask(attempt("7.1", 3)) == SlotGranted()
+    assert line.free(JobId("a")) == ["b"]
 
 
 def test_who_waits_for_what_its_user_holds_keeps_nobody_from_the_rest():
