@@ -88,6 +88,11 @@ class UserNames:
         if self._names.fresh(uid) is None:
             await self._names.look_up(uid, person_of(uid))
 
+    async def look_up(self, uid: int) -> str:
+        """Like `of`, but keeps nobody else waiting."""
+        await self.learn(uid)
+        return self.of(uid)
+
     def of(self, uid: int) -> str:
         """Returns the name; the number itself if there is no such user."""
         known = self._names.known(uid)

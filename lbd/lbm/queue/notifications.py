@@ -35,7 +35,9 @@ from lbd.lbm.as_user import AsUser
 from lbd.lbm.inbound.request import make_order
 from lbd.lbm.keeper_link import SpawnFailed
 from lbd.lbm.outbound.request import stamp_message
+from lbd.lbm.owner.accounts import NAMES
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
+from lbd.lbm.queue.user_watches import UserWatches
 from lbd.lbm.staging.pack_store import sync
 from lbd.model import ENDED_NAMES
 from lbd.net.gen import dispatch_pb2 as pb
@@ -43,7 +45,6 @@ from lbd.net.gen import lbm_pb2
 from lbd.net.submitter import request_in
 from lbd.process.job_log import JobLog
 from lbd.process.whole_file import write_whole
-from lbd.text.ranges import selectors_of
 
 job_log = JobLog(logging.getLogger("lbd.lbm"))
 
@@ -53,13 +54,11 @@ OF_USER_BYTES = 64 << 20  # kept for one user's notices
 RUN_S = 60.0
 GRACE_S = 10.0  # for the keeper to end it
 RETRY_S = 5.0
-PAUSE_S = 0.2
-STREAM_S = 3.0  # for which one is watched at least, whatever other users ask for meanwhile
 WATCHED_MAX = 10_000  # jobs, unless users have more notices than that
 # The keeper or the user may have more of these in a moment; other errors are permanent.
 SCARCE = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETIMEDOUT)
 SUFFIX = ".json"
-DAY_S = 86400.0
+HOUR_S, DAY_S = 3600.0, 86400.0
 Key = tuple[str, int]  # a ledger, and the first job of a submission
 
 
@@ -138,8 +137,9 @@ class Notifications:
         self.store = NoticeStore(config.host.state_dir)
         self._open: dict[Key, Notice] = {}
         self._left: dict[Key, OpenJobs] = {}  # those whose end is awaited
-        self._fresh = asyncio.Event()
-        queue.when_ledger_changes.append(self._fresh.set)
+        self._watches = UserWatches(queue, self)
+        queue.when_ledger_changes.append(self._look_again)
+        self._due: asyncio.Queue[Notice] = asyncio.Queue()
         self._turns: dict[int, asyncio.Lock] = {}  # by user
 
     def check(self, uid: int, line: bytes) -> None:
@@ -183,26 +183,27 @@ class Notifications:
                 "notification"
             ) from None
         self._add(notice)
-        self._fresh.set()
 
     def _add(self, notice: Notice) -> None:
         self._open[notice.key] = notice
         self._left[notice.key] = OpenJobs.of(notice)
+        self._watches.look(notice.uid)
 
     async def run(self) -> None:
         """Runs until cancelled."""
         for notice in await asyncio.to_thread(lambda: list(self.store.all())):
             self._add(notice)
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._watches.run(), name="ends of jobs with notifications")
+            group.create_task(self._drop_strangers_hourly(), name="notifications of lost jobs")
             while True:
-                self._fresh.clear()
-                await self._drop_strangers(time.time())
-                watching = group.create_task(self._watch(group), name="watch for notifications")
-                until_s = asyncio.get_running_loop().time() + STREAM_S
-                await self._fresh.wait()
-                left_s = until_s - asyncio.get_running_loop().time()
-                await asyncio.sleep(max(PAUSE_S, left_s))
-                watching.cancel()
+                notice = await self._due.get()
+                group.create_task(self._notify(notice), name=f"notify of job {notice.first}")
+
+    async def _drop_strangers_hourly(self) -> None:
+        while True:
+            await self._drop_strangers(time.time())
+            await asyncio.sleep(HOUR_S)
 
     async def _drop_strangers(self, unix_s: float) -> None:
         """Drops notices of a ledger that the queue does not have any more, and has not for long."""
@@ -212,62 +213,47 @@ class Notifications:
                 job_log.warning(str(notice.first), "--notify: the queue no longer has the job")
                 await self._done(notice)
 
-    async def _watch(self, group: asyncio.TaskGroup) -> None:
-        """Watches until all have ended; a broken stream is opened again."""
-        ledger = self._queue.ledger
-        while watched := self._watched(ledger):
-            selectors = selectors_of(watched)
-            asked = pb.JobsAsked(selectors=selectors, once_ended=True, by_number=True)
-            with contextlib.suppress(LbdError):
-                async for reply in self._queue.watch(asked, ledger):
-                    if reply.error:  # the queue has forgotten some of them, or there are too many
-                        await self._look_at_each(ledger, group)
-                    for job in reply.jobs:
-                        self._job_ended(ledger, job, group)
-            if self._left:
-                await asyncio.sleep(RETRY_S)
+    def _look_again(self) -> None:
+        for left in self._left.values():
+            self._watches.look(left.notice.uid)
 
-    def _watched(self, ledger: str) -> list[int]:
-        """The jobs of the ledger to watch, some for each notice."""
-        of_user: dict[int, list[OpenJobs]] = {}
+    def jobs_of(self, uid: int, ledger: str) -> dict[int, OpenJobs]:
+        """Some jobs for each notice."""
         lefts = [left for left in self._left.values() if left.notice.ledger == ledger]
-        for left in lefts:
-            of_user.setdefault(left.notice.uid, []).append(left)
-        for own in of_user.values():
-            for left in own:
-                left.watch(WATCHED_MAX // len(of_user) // len(own) or 1)
-        return [job for left in lefts for job in left.watched]
+        users = {left.notice.uid for left in lefts}
+        own = [left for left in lefts if left.notice.uid == uid]
+        for left in own:
+            left.watch(WATCHED_MAX // len(users) // len(own) or 1)
+        return {job: left for left in own for job in left.watched}
 
-    def _job_ended(self, ledger: str, job: pb.JobInfo, group: asyncio.TaskGroup) -> None:
-        key = ledger, job.array_id or job.id
-        if (left := self._left.get(key)) is None:
-            return
-        left.watched.discard(job.id)
-        if not left.watched and left.next <= left.last:
-            self._fresh.set()
-        elif not left.watched:
-            self._ended(key, group)
+    def job_ended(self, job: pb.JobInfo, why: OpenJobs) -> None:
+        why.watched.discard(job.id)
+        if not why.watched and why.next <= why.last:
+            self._watches.look(why.notice.uid)
+        elif not why.watched:
+            self._ended(why.notice)
 
-    def _ended(self, key: Key, group: asyncio.TaskGroup) -> None:
-        notice = self._left.pop(key).notice
-        group.create_task(self._notify(notice), name=f"notify of job {notice.first}")
+    def _ended(self, notice: Notice) -> None:
+        if self._left.pop(notice.key, None) is not None:
+            self._due.put_nowait(notice)
 
-    async def _look_at_each(self, ledger: str, group: asyncio.TaskGroup) -> None:
-        for key in [key for key in self._left if key[0] == ledger]:
-            reply = await self._found(key)
-            if key not in self._left:
+    async def forgotten(self, jobs: dict[int, OpenJobs], user: str, ledger: str) -> None:
+        """Looks at the jobs of each notice. Raises LbdError."""
+        for notice in {why.notice.key: why.notice for why in jobs.values()}.values():
+            reply = await self._found(notice)
+            if notice.key not in self._left:
                 continue
             if reply.error:
-                job_log.warning(str(key[1]), "--notify: the queue no longer knows the job")
-                await self._done(self._open[key])
+                job_log.warning(str(notice.first), "--notify: the queue no longer knows the job")
+                await self._done(notice)
             elif {job.state for job in reply.jobs} <= ENDED_NAMES and reply.jobs:
-                self._ended(key, group)
+                self._ended(notice)
 
-    async def _found(self, key: Key) -> pb.JobsInfo:
+    async def _found(self, notice: Notice) -> pb.JobsInfo:
         """Returns the job of that number, or the array as one. Raises LbdError."""
-        ledger, first = key
-        asked = pb.JobsAsked(selectors=[str(first)], ended_too=True, by_array=True)
-        return await self._queue.jobs(asked, ledger)
+        asked = pb.JobsAsked(selectors=[str(notice.first)], ended_too=True, by_array=True)
+        asked.user = await NAMES.look_up(notice.uid)
+        return await self._queue.jobs(asked, notice.ledger)
 
     async def _notify(self, notice: Notice) -> None:
         """Runs the line in its user's turn. A line that cannot run harms nobody else."""
@@ -278,7 +264,6 @@ class Notifications:
                     ended = await self._with_end(notice)
                     if ended.state not in ENDED_NAMES:  # requeued meanwhile
                         self._add(notice)
-                        self._fresh.set()
                         return
                     await self._run(ended)
                 except (ValueError, DecodeError) as problem:
@@ -296,7 +281,7 @@ class Notifications:
 
     async def _with_end(self, notice: Notice) -> Notice:
         """Adds how the job, or the whole array, ended. Raises Unavailable."""
-        reply = await self._found(notice.key)
+        reply = await self._found(notice)
         if reply.error or not reply.jobs:
             raise Unavailable(reply.error or "the queue does not know the job")
         (job,) = reply.jobs

@@ -47,7 +47,7 @@ class AwaitedOutputs:
 
     def are_of(self, uid: int) -> bool:
         """Whether any outputs for that user may come, or are known not to."""
-        return any(note.uid == uid for note in self._notes.values())
+        return bool(self._notes.of_user(uid))
 
     def coming(self, uid: int, jobs: Sequence[int]) -> list[int]:
         """Returns, in order, those of these ended jobs whose outputs are on their way to that user

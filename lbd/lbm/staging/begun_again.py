@@ -8,9 +8,10 @@ import contextlib
 import logging
 from collections.abc import Container
 
+from lbd.lbm.owner.accounts import NAMES
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.staging.open_notes import OpenNotes
-from lbd.lbm.staging.pack_store import PackStore
+from lbd.lbm.staging.pack_store import Note, PackStore
 from lbd.model import ENDED_NAMES
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.job_log import JobLog
@@ -39,7 +40,7 @@ async def begin_again(
             note = notes.get(name) or await asyncio.to_thread(store.closed, name)
     if note is None or not note.fetch or not (note.has_ended(job) or job in in_hand):
         return False
-    if not await lives(queue, note.ledger, job):
+    if not await lives(queue, note, job):
         return False
     async with store.reopening:
         note = notes.get(name) or note  # another of its jobs may have come first
@@ -54,8 +55,9 @@ async def begin_again(
         return True
 
 
-async def lives(queue: DispatcherClient, ledger: str, job: int) -> bool:
+async def lives(queue: DispatcherClient, note: Note, job: int) -> bool:
     """Raises Unavailable."""
     asked = pb.JobsAsked(selectors=[str(job)], ended_too=True, by_number=True, unexplained=True)
-    found = (await queue.jobs(asked, ledger)).jobs
+    asked.user = await NAMES.look_up(note.uid)
+    found = (await queue.jobs(asked, note.ledger)).jobs
     return any(one.id == job and one.state not in ENDED_NAMES for one in found)

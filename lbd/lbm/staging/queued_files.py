@@ -17,13 +17,14 @@ from itertools import islice
 from typing import TypeVar
 
 from lbd.config.schema import Config
-from lbd.errors import LbdError, Unavailable
+from lbd.errors import Unavailable
 from lbd.keeper.spawn_order import Order
 from lbd.launch.directory_stamp import Stamp, on_its_host, read_stamp
 from lbd.lbm.as_user import AsUser
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.notifications import Notifications
 from lbd.lbm.queue.other_spools import NotKept
+from lbd.lbm.queue.user_watches import UserWatches
 from lbd.lbm.session.request import ClientRequest
 from lbd.lbm.staging.awaited_outputs import AwaitedOutputs, id_of
 from lbd.lbm.staging.begun_again import begin_again
@@ -44,10 +45,9 @@ job_log = JobLog(logging.getLogger("lbd.lbm"))
 Result = TypeVar("Result")
 
 RETRY_S, RETRY_MAX_S, RETRY_SHARE = 10.0, 600.0, 8  # the pause grows with the time since the end
-PAUSE_S = 0.5
 NOTED_BYTES = 128  # of one name to fetch
 MARK_DIGITS = 12  # of a note's name, which is random
-WATCHED_MAX = 10_000  # jobs; the others follow
+WATCHED_MAX = 10_000  # jobs, shared by their users; the others follow
 DAY_S = 86400.0
 TOO_MANY_NAMES = (
     "your queued jobs have so many names of files (--send, --fetch) that this host has no memory "
@@ -70,9 +70,9 @@ class QueuedFiles:
         self._in_hand: dict[int, Note] = {}  # jobs that have ended
         self._ended: asyncio.Queue[pb.JobInfo] = asyncio.Queue()
         self._ended_of: dict[int, deque[pb.JobInfo]] = {}  # by user
-        self._fresh = asyncio.Event()
-        self._leaves_out = False  # whether there are more to watch
+        self._left_out: set[int] = set()  # users with more jobs than are watched
         self.awaited = AwaitedOutputs(self._open)
+        self._watches = UserWatches(queue, self)
         queue.when_ledger_changes.append(self._ledger_changed)
 
     # Out
@@ -129,13 +129,13 @@ class QueuedFiles:
             await asyncio.to_thread(self.store.write, note)
         except OSError as problem:
             job_log.warning(str(note.first), "its files: %s", problem.strerror)
-        self._fresh.set()
+        self._watches.look(note.uid)
 
     async def taken(self, name: str, job: int) -> None:
         """An attempt of that job takes its pack. Raises Unavailable."""
         files = self.store, self._open, self._in_hand
-        if await begin_again(files, self._queue, name, job):
-            self._fresh.set()
+        if await begin_again(files, self._queue, name, job) and name in self._open:
+            self._watches.look(self._open[name].uid)
 
     # Back
 
@@ -148,7 +148,7 @@ class QueuedFiles:
         """Drops the outputs of a pack whose lbrun went away: nobody wants them."""
         if (note := self._open.get(name)) is not None:
             note.waited_for, note.fetch = False, []
-            self._fresh.set()
+            self._watches.look(note.uid)
 
     async def bring(self, note: Note, job: pb.JobInfo) -> str:
         """Brings a job's outputs into its directory. Returns why not, "" if all is well. Raises
@@ -203,76 +203,54 @@ class QueuedFiles:
         """Runs until cancelled."""
         held = self.store.hold(*await asyncio.to_thread(self.store.resumed))
         self._open.update(held | self._open.data)
+        self._look_again()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._bring_all(group), name="outputs")
             group.create_task(sweep(self.store, self._open, self._config.dispatch), name="files")
             group.create_task(self.notifications.run(), name="notifications")
-            while True:
-                self._fresh.clear()
-                awaited = self._awaited()
-                watching = asyncio.create_task(
-                    self._watch(awaited, self._open.ledger), name="watch jobs"
-                )
-                fresh = asyncio.create_task(self._fresh.wait(), name="await jobs")
-                try:
-                    wanted = (fresh, watching) if awaited else (fresh,)
-                    await asyncio.wait(wanted, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    watching.cancel()
-                    fresh.cancel()
-                await asyncio.sleep(PAUSE_S)
+            group.create_task(self._watches.run(), name="ends of jobs with files")
 
     def _ledger_changed(self) -> None:
         self._open.ledger = self._queue.ledger
-        self._fresh.set()
+        self._look_again()
 
-    def _awaited(self) -> dict[int, Note]:
-        """The jobs of this ledger to watch, the first few of each user, so that one user's jobs
-        that never begin do not keep us from seeing the end of another's."""
-        by_user: dict[int, list[Note]] = {}
-        for note in self._open.values():
-            if not note.waited_for and note.ledger == self._open.ledger:
-                by_user.setdefault(note.uid, []).append(note)
-        share = WATCHED_MAX // max(1, len(by_user)) or 1
-        self._leaves_out, awaited = False, dict[int, Note]()
-        for notes in by_user.values():
-            jobs = ((job, note) for note in notes for job in note.left if job not in self._in_hand)
-            awaited |= dict(islice(jobs, share))
-            self._leaves_out = self._leaves_out or next(jobs, None) is not None
-        return awaited
+    def _look_again(self) -> None:
+        for uid in self._open.users:
+            self._watches.look(uid)
 
-    async def _watch(self, notes: dict[int, Note], ledger: str) -> None:
-        """Watches until all of them have ended, or the stream breaks."""
-        if not notes:
-            return
-        selectors = selectors_of(notes)
-        with contextlib.suppress(LbdError):
-            async for reply in self._queue.watch(
-                pb.JobsAsked(selectors=selectors, once_ended=True, by_number=True), ledger
-            ):
-                if reply.error:
-                    return await self._drop_forgotten(notes, ledger)
-                for job in reply.jobs:
-                    if job.id not in self._in_hand and job.id in notes:
-                        self._in_hand[job.id] = notes[job.id]
-                        self._ended.put_nowait(job)
+    def jobs_of(self, uid: int, ledger: str) -> dict[int, Note]:
+        """The first few of the user's jobs in this ledger: all users have the same share."""
+        own = (note for note in self._open.of_user(uid) if note.ledger == ledger)
+        left = ((job, note) for note in own if not note.waited_for for job in note.left)
+        jobs = (one for one in left if one[0] not in self._in_hand)
+        watched = dict(islice(jobs, WATCHED_MAX // max(1, len(self._open.users)) or 1))
+        if next(jobs, None) is not None:
+            self._left_out.add(uid)
+        else:
+            self._left_out.discard(uid)
+        return watched
 
-    async def _drop_forgotten(self, notes: dict[int, Note], ledger: str) -> None:
+    def job_ended(self, job: pb.JobInfo, why: Note) -> None:
+        if job.id not in self._in_hand:
+            self._in_hand[job.id] = why
+            self._ended.put_nowait(job)
+
+    async def forgotten(self, jobs: dict[int, Note], user: str, ledger: str) -> None:
         """Drops the jobs that the queue does not know any more. Its answer does not say which, and
         the others must not be lost. Raises LbdError."""
-        parts = [sorted(notes)]
+        parts = [sorted(jobs)]
         while parts:
             part = parts.pop()
-            selectors = selectors_of(part)
             asked = pb.JobsAsked(
-                selectors=selectors, ended_too=True, by_number=True, unexplained=True
-            )
+                selectors=selectors_of(part), user=user, ended_too=True, by_number=True,
+                unexplained=True,
+            )  # fmt: skip
             if not (await self._queue.jobs(asked, ledger)).error:
                 continue
             if len(part) > 1:
                 parts += part[: len(part) // 2], part[len(part) // 2 :]
             else:
-                await self.done(notes[part[0]], part[0])
+                await self.done(jobs[part[0]], part[0])
 
     async def _bring_all(self, group: asyncio.TaskGroup) -> None:
         """Brings each user's in turn: a step runs as its user, who may keep it from ending."""
@@ -303,11 +281,11 @@ class QueuedFiles:
             # For an array, the note is written once for the jobs that ended together.
             await self.done(note, job.id, write=bool(note.fetch) and not ended)
             if self._in_hand.pop(job.id).is_left(job.id):  # it has begun again meanwhile
-                self._fresh.set()
+                self._watches.look(uid)
             await asyncio.sleep(0)  # jobs that never ran have nothing to wait for
         del self._ended_of[uid]
-        if self._leaves_out:
-            self._fresh.set()
+        if uid in self._left_out:
+            self._watches.look(uid)
 
 
 def note_of(

@@ -13,7 +13,7 @@ from lbd.config.schema import Config, HostConfig
 from lbd.keeper.limits.time_limits import KEEPER
 from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.keeper_link import Forked, ProcessExit, Spawned, SpawnFailed
-from lbd.lbm.queue import notifications
+from lbd.lbm.queue import notifications, user_watches
 from lbd.lbm.queue.dispatcher_client import AnotherLedger
 from lbd.lbm.queue.notifications import Notifications
 from lbd.net.gen import dispatch_pb2 as pb
@@ -26,8 +26,9 @@ WATCHED_MAX, ANSWER_MAX = 50, 500  # jobs: here, and in an answer of the dispatc
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(notifications, "PAUSE_S", 0.001)
-    monkeypatch.setattr(notifications, "RETRY_S", 0.01)
+    monkeypatch.setattr(user_watches, "PAUSE_S", 0.001)
+    for module in (user_watches, notifications):
+        monkeypatch.setattr(module, "RETRY_S", 0.01)
     monkeypatch.setattr(notifications, "WATCHED_MAX", WATCHED_MAX, raising=False)
 
 

@@ -43,6 +43,7 @@ def test_a_note_is_found_by_each_of_its_jobs():
     found = [(one, job) for one, own in notes.with_jobs(some) for job in own]
     assert found == [(of_job[job], job) for job in some if job in of_job]
     assert set(notes) == {one.name for one in there.values()}
+    assert {one.name for one in notes.of_user(OWN)} == set(notes)
 
 
 def test_a_submission_that_came_twice_has_the_note_that_is_left():

@@ -14,6 +14,7 @@ import pytest
 from lbd.config.schema import Config, HostConfig
 from lbd.errors import Unavailable
 from lbd.launch.directory_stamp import Stamp
+from lbd.lbm.queue import user_watches
 from lbd.lbm.staging import pack_store, queued_files
 from lbd.lbm.staging.open_notes import OpenNotes
 from lbd.lbm.staging.pack_store import Note
@@ -22,6 +23,7 @@ from lbd.lbm.staging.sweep import remove_old
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.pack.unpack import Fetching
 from tests.unit.turns import others_turns
+from tests.unit.until import until
 
 HOSTILE, OTHER = 1001, 1002
 
@@ -33,8 +35,8 @@ def no_queue():
 class Brought(QueuedFiles):
     """Records what is brought; for one user this never ends, as when the user stops the step."""
 
-    def __init__(self, config):
-        super().__init__(config, None, no_queue())
+    def __init__(self, config, queue=None):
+        super().__init__(config, None, queue or AllEnded())
         self.brought = asyncio.Queue()
 
     async def bring(self, note, job):
@@ -43,16 +45,39 @@ class Brought(QueuedFiles):
         self.brought.put_nowait(job.id)
         return ""
 
-    async def _watch(self, awaited, ledger):
-        for note in list(self._open.values()):
-            for job in {*note.left} - self._in_hand.keys():
-                self._in_hand[job] = note
-                self._ended.put_nowait(pb.JobInfo(id=job, finished=time.time()))
-        await asyncio.get_running_loop().create_future()
+
+class AllEnded:
+    """A queue whose jobs have all ended."""
+
+    ledger = ""
+
+    def __init__(self):
+        self.when_ledger_changes = []
+
+    async def watch(self, asked, ledger):
+        now_s = time.time()
+        yield pb.JobsInfo(jobs=[pb.JobInfo(id=job, finished=now_s) for job in jobs_in(asked)])
+
+
+def jobs_in(asked):
+    ranges = (map(int, text.split("-")) for text in asked.selectors)
+    return {job for low, high in ranges for job in range(low, high + 1)}
 
 
 def note(job, uid):
     return Note(f"{job:032x}", "", job, 1, uid, 0o022, "/", ["in"], ["out"])
+
+
+@contextlib.asynccontextmanager
+async def running(files):
+    task = asyncio.create_task(files.run())
+    try:
+        async with asyncio.timeout(60):
+            yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 async def test_one_user_does_not_keep_the_outputs_of_another(tmp_path):
@@ -60,21 +85,16 @@ async def test_one_user_does_not_keep_the_outputs_of_another(tmp_path):
     files.store.root.mkdir()
     for job, uid in ((1, HOSTILE), (2, OTHER), (3, HOSTILE), (4, OTHER)):
         files.store.write(note(job, uid))
-    running = asyncio.create_task(files.run())
-    try:
-        async with asyncio.timeout(20):
-            assert {await files.brought.get() for _ in range(2)} == {2, 4}
-    finally:
-        running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
+    async with running(files):
+        assert {await files.brought.get() for _ in range(2)} == {2, 4}
 
 
 class Watched(QueuedFiles):
     """Records what is watched."""
 
     def __init__(self, config):
-        super().__init__(config, None, no_queue())
+        super().__init__(config, None, queue := no_queue())
+        queue.watch = self._watch
         self.watched = asyncio.Queue()
         self.brought = asyncio.Queue()
 
@@ -82,9 +102,9 @@ class Watched(QueuedFiles):
         self.brought.put_nowait(job.id)
         return ""
 
-    async def _watch(self, notes, ledger):
-        self.watched.put_nowait(set(notes))
-        await asyncio.get_running_loop().create_future()
+    async def _watch(self, asked, ledger):
+        self.watched.put_nowait(jobs_in(asked))
+        yield await asyncio.get_running_loop().create_future()
 
     def ended(self, note, job):
         self._in_hand[job] = note
@@ -97,14 +117,8 @@ async def watched(tmp_path, *notes):
     files.store.root.mkdir()
     for one in notes:
         files.store.write(one)
-    running = asyncio.create_task(files.run())
-    try:
-        async with asyncio.timeout(60):
-            yield files
-    finally:
-        running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
+    async with running(files):
+        yield files
 
 
 def array(first, count, uid):
@@ -115,8 +129,8 @@ async def test_jobs_of_one_user_that_never_begin_do_not_hide_those_of_another(tm
     """Only the first so many were watched, regardless of their users."""
     theirs, other = array(1, 50_000, HOSTILE), array(50_001, 20_000, OTHER)
     async with watched(tmp_path, theirs, other) as files:
-        first = await files.watched.get()
         half = WATCHED_MAX // 2
+        first = await files.watched.get() | await files.watched.get()
         assert first == {*range(1, half + 1), *range(50_001, 50_001 + half)}
         files.ended(files._open[other.name], 50_001)
         assert 50_001 + half in await files.watched.get()
@@ -133,13 +147,13 @@ async def test_only_jobs_of_the_queues_own_ledger_are_watched_and_found(tmp_path
             tell()
         while await files.watched.get() != {1}:
             pass
-        assert files._awaited() == {1: theirs}
+        assert files.jobs_of(OTHER, "1ed9e4") == {1: theirs}
         assert files._open.of_job(1) == theirs
         assert files._open.of_job(1, "") == ours
         for one in files._open.values():
             one.waited_for = True
         assert files.waited_for("", 1).name == ours.name
-        assert files._awaited() == {}
+        assert files.jobs_of(OTHER, "1ed9e4") == {}
 
 
 async def test_the_end_of_a_long_array_holds_up_nobody(tmp_path):
@@ -157,6 +171,38 @@ async def test_the_end_of_a_long_array_holds_up_nobody(tmp_path):
         assert turns() > 2000
 
 
+class LooksInOrder(AllEnded):
+    """A queue that looks at one job whenever another is submitted; one has ended."""
+
+    def __init__(self, ended):
+        super().__init__()
+        self._ended = ended
+        self.submitted = asyncio.Event()
+
+    async def watch(self, asked, ledger):
+        for job in sorted(jobs_in(asked)):
+            if job == self._ended:
+                yield pb.JobsInfo(jobs=[pb.JobInfo(id=job, finished=time.time())])
+            await self.submitted.wait()
+            self.submitted.clear()
+
+
+async def test_who_submits_without_end_keeps_nobody_elses_outputs_back(tmp_path, monkeypatch):
+    """All jobs were watched by one stream, which was opened again after each submission: it never
+    came to the jobs behind the thousands of one user."""
+    monkeypatch.setattr(user_watches, "PAUSE_S", 0.0)
+    queue, config = LooksInOrder(2000), Config(host=HostConfig(state_dir=str(tmp_path)))
+    files = Brought(config, queue)
+    files.store.root.mkdir()
+    for one in (array(1, 1000, HOSTILE), note(2000, OTHER)):
+        files.store.write(one)
+    async with running(files):
+        for job in range(3000, 3050):
+            await files.queued(note(job, HOSTILE))
+            queue.submitted.set()
+        assert files.brought.get_nowait() == 2000
+
+
 class Forgetful:
     """A queue that no longer knows one job."""
 
@@ -171,9 +217,6 @@ class Forgetful:
     async def jobs(self, asked, ledger):
         return self._reply(asked)
 
-    async def watch(self, asked, ledger):
-        yield self._reply(asked)
-
 
 async def test_what_the_queue_has_forgotten_takes_nobody_elses_outputs_along(tmp_path):
     """One job caused an error for all watched jobs: no outputs were brought any more."""
@@ -182,7 +225,7 @@ async def test_what_the_queue_has_forgotten_takes_nobody_elses_outputs_along(tmp
     files.store.root.mkdir()
     notes = {job: note(job, OTHER if job % 2 else HOSTILE) for job in range(1, 12, 2)}
     files._open = OpenNotes(notes.values())
-    await files._watch(notes, "")
+    await files.forgotten(notes, "", "")
     assert {one.first for one in files._open.values()} == notes.keys() - {3}
 
 
@@ -345,15 +388,8 @@ async def test_the_names_of_one_users_files_leave_memory_for_others(tmp_path, mo
     await queued(files, long, OTHER, next(jobs))
     kept = files.store.memory._of_user
     later = Brought(config)
-    running = asyncio.create_task(later.run())
-    try:
-        async with asyncio.timeout(20):
-            while later.store.memory._of_user != kept:  # noqa: ASYNC110
-                await asyncio.sleep(0)
-    finally:
-        running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
+    async with running(later):
+        await until(lambda: later.store.memory._of_user == kept)
     for one in made:
         await files.done(one, one.first)
     await queued(files, long, HOSTILE, next(jobs))
