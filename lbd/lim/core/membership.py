@@ -122,13 +122,9 @@ class Membership:
         return [self.hello(member, wants_members=not self.accepted) for member in members]
 
     def hello_answered(self, name: HostId, to: HostId) -> None:
-        """`to`: "" if it was sent to the configured address, without knowing the host there. What
-        answers there proves no name: the host of that name is greeted by it."""
+        """`to`: "" if it was sent to the configured address: what answers there proves no name."""
         self.accepted = True
-        if to:
-            self._greeted.add(name)
-        else:
-            self.ways_in.answered(name)
+        (self._greeted.add if to else self.ways_in.answered)(name)
 
     def hello(self, member: m.Member, wants_members: bool) -> Send:
         return self._send(member.name, member.lim_target, m.Hello(self.me, wants_members))

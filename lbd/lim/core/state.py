@@ -7,6 +7,7 @@
 
 The parts: `table` what is known, `membership` who belongs, `election` who is the centre, `settings`
 the algorithm and its parameters, `broadcast` what is sent each period, `placement` the commands.
+One file because it is one state machine: what follows from an event depends on all the others.
 """
 
 from collections.abc import Callable, Sequence
