@@ -105,6 +105,11 @@ class DispatcherClient:
         self._lost_s: float | None = time.monotonic()
         self.follow(None)
 
+    @property
+    def kept_bytes(self) -> int:
+        """The most output that a host keeps of one attempt: standard output and error."""
+        return 2 * self._config.dispatch.max_output_bytes
+
     def follow(self, hosts: Sequence[str] | None) -> None:
         """Sets the hosts that the cluster's settings name; None: those of lbd.toml. One that is no
         longer named gives no orders from then on."""

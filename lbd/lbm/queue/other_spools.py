@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 import grpc.aio
@@ -12,7 +12,7 @@ from lbd.errors import Unavailable
 from lbd.lbm.session.cluster import Cluster, NotInCluster
 from lbd.local.json_socket import AWAY, Refusal
 from lbd.local.rate_limit import TimeShares
-from lbd.net.details import in_plain_words
+from lbd.net.details import SILENT, in_plain_words
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.parsing import parsed_answer
 from lbd.net.peers import Peers
@@ -42,7 +42,7 @@ class OtherSpools:
         self._shares = TimeShares(SHARE)
         self.own_logs: Logs | None = None  # this host's own spool, for which no host need be asked
 
-    async def logs(self, host: str, request: pb.LogsRequest) -> AsyncIterator[pb.LogsPiece]:
+    async def logs(self, host: str, request: pb.LogsRequest) -> AsyncGenerator[pb.LogsPiece, None]:
         """Yields output from that host's spool. While the reader stalls, the call is cancelled and
         nothing waits there: all users of this host share what may. Raises Unavailable, NotKept."""
         if host == self._own_name and self.own_logs is not None:
@@ -101,18 +101,23 @@ class OtherSpools:
         return parsed_answer(kind, message)
 
 
-async def pieces_of(
-    spools: OtherSpools, host: str, asked: pb.LogsRequest
-) -> AsyncIterator[pb.LogsPiece]:
-    """Yields output, for `lbctl logs`. Raises Refusal if its host is away, NotKept if it was
-    removed."""
+async def first_piece(
+    spools: OtherSpools, host: str, asked: pb.LogsRequest, give_up_s: float
+) -> pb.LogsPiece:
+    """Returns output, for `lbctl logs`; an empty piece if there is none. Raises Refusal if its host
+    is away, or has not answered by then (loop time); NotKept if it was removed."""
     try:
-        async for piece in spools.logs(host, asked):
-            yield piece
+        async with (
+            asyncio.timeout_at(give_up_s),
+            contextlib.aclosing(spools.logs(host, asked)) as pieces,
+        ):
+            return await anext(pieces, pb.LogsPiece())
     except NotKept:
         raise
     except Unavailable as problem:
         raise Refusal(str(problem), AWAY) from None
+    except TimeoutError:
+        raise Refusal(f"cannot get output from {host}: {SILENT}", AWAY) from None
 
 
 @contextlib.contextmanager

@@ -13,13 +13,15 @@ from lbd.net.gen import dispatch_pb2 as pb
 
 RETRY_S = 0.5
 RETRY_FOR_S = 60.0  # for a daemon that is restarting
-# for the rest of an ended attempt's output, each time since some came; and for that of the next
-# attempt on a host that was silent for so long
+# for the rest of an ended attempt's output, beside what the slowest transfer takes; and for that of
+# the next attempt on a host that took longer
 SILENT_S, SILENT_AGAIN_S = 20.0, 1.0
+SLOWEST_BYTES_PER_S = 1 << 16  # slower ones would hold up the outputs of other tasks
+LEAST_BYTES = 1 << 12  # each piece counts as that many at least: hosts send few short ones
 
 
-class Silent(Unavailable):
-    """A host keeps its answer open, and says nothing."""
+class Unending(Unavailable):
+    """A host does not end its answer, whether it says anything or not."""
 
 
 @dataclass(slots=True)
@@ -58,7 +60,8 @@ class ShownOutput:
     ledger: str  # that has the jobs
     send: Callable[[bytes, bytes], Awaitable[None]]
     _shown: dict[int, dict[int, Shown]] = field(default_factory=dict)  # by job and attempt
-    _given_up: set[str] = field(default_factory=set)  # hosts that were asked in vain
+    _given_up: set[str] = field(default_factory=set)  # hosts last asked in vain
+    _unending: set[str] = field(default_factory=set)  # hosts that did not end an answer
 
     async def show(self, job: pb.JobInfo, *, follow: bool) -> None:
         """Shows the output that was not shown yet; with `follow` until its attempt has ended."""
@@ -121,8 +124,9 @@ class ShownOutput:
                 if isinstance(problem, NotKept):
                     await self.send(tags.WARN, f"job {job}: {problem}".encode())
                     return
-                is_silent = isinstance(problem, Silent)
-                if is_silent or patience.ends(asyncio.get_running_loop().time()):
+                if isinstance(problem, Unending):
+                    self._unending.add(host)
+                if host in self._unending or patience.ends(asyncio.get_running_loop().time()):
                     self._given_up.add(host)
                     text = f"job {job}: {problem}; its output once {host} is back: lbctl logs {job}"
                     await self.send(tags.WARN, text.encode())
@@ -138,21 +142,28 @@ class ShownOutput:
             error_at=shown.error,
             follow=follow,
         )
-        limit_s = SILENT_AGAIN_S if host in self._given_up else SILENT_S
+        limit_s = SILENT_AGAIN_S if host in self._unending else SILENT_S
+        left_bytes = self.queue.kept_bytes
         now_s = asyncio.get_running_loop().time
         try:
             async with asyncio.timeout(None if follow else limit_s) as patience:
                 async for piece in self.queue.spools.logs(host, asked):
-                    ends_s = patience.when()
+                    ends_s, came_s = patience.when(), now_s()
                     patience.reschedule(None)  # its reader may take any time
-                    has_come = await self._show_piece(shown, host, piece)
-                    if ends_s is not None:
-                        patience.reschedule(now_s() + limit_s if has_come else ends_s)
+                    size = await self._show_piece(shown, host, piece)
+                    if ends_s is None:
+                        continue
+                    left_bytes -= max(size, LEAST_BYTES)
+                    if left_bytes < 0:
+                        kept = "more output than it keeps of an attempt (dispatch.max_output_bytes)"
+                        raise Unending(f"{host} sends {kept}")
+                    read_s = now_s() - came_s if size else 0.0
+                    patience.reschedule(ends_s + read_s + size / SLOWEST_BYTES_PER_S)
         except TimeoutError:
-            raise Silent(f"{host} sends nothing more of its output") from None
+            raise Unending(f"{host} does not send the rest of its output, or too slowly") from None
 
-    async def _show_piece(self, shown: Shown, host: str, piece: pb.LogsPiece) -> bool:
-        """Returns whether there was any output in it. Raises NotKept."""
+    async def _show_piece(self, shown: Shown, host: str, piece: pb.LogsPiece) -> int:
+        """Returns how many bytes of output were in it. Raises NotKept."""
         if piece.trouble:
             raise NotKept(piece.trouble)
         shown.output, shown.error = piece.output_at, piece.error_at
@@ -166,4 +177,4 @@ class ShownOutput:
             await self.send(tags.OUTPUT, piece.output)
         if piece.error:
             await self.send(tags.ERRORS, piece.error)
-        return bool(piece.output or piece.error)
+        return len(piece.output) + len(piece.error)

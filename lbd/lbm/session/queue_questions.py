@@ -17,7 +17,7 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.queue.dispatcher_client import CHECKPOINT, NO_QUEUE, DispatcherClient
 from lbd.lbm.queue.logs import why_not_whole
-from lbd.lbm.queue.other_spools import pieces_of
+from lbd.lbm.queue.other_spools import first_piece
 from lbd.lbm.session.job_records import attempt_json, given_json, job_json, needs_json
 from lbd.lbm.session.queue_json import (
     LeftOut,
@@ -49,6 +49,7 @@ from lbd.text.needs_words import needs_text, read_needs_text
 from lbd.text.one_line import one_line
 
 PATIENCE_MAX_S = 20.0  # for one answer
+OUTPUT_S = 10.0  # for hosts that keep a job's output; clients also wait while the queue is asked
 AGAIN_S = 1.0
 PLACE_MAX = 1 << 62
 FULL_CHARS = 300
@@ -289,25 +290,23 @@ class QueueAnswers:
             return {"data": [], "at": at or [0, 0], "attempt": 0, "more": True, "state": job.state}
         number, output_at, error_at = chain[-1], 0, 0
         reply: Json = {"attempt": number, "state": job.state}
+        give_up_s = asyncio.get_running_loop().time() + OUTPUT_S
         for number in chain:
             if isinstance(seen, int) and number < seen:
                 continue
             known = at is not None and seen in (0, None, number)
             output_at, error_at = places_of(at) if known else (0, 0)
             asked = pb.LogsRequest(
-                job=str(job.id),
-                attempt=number,
-                output_at=output_at,
-                error_at=error_at,
+                job=str(job.id), attempt=number, output_at=output_at, error_at=error_at
             )
             reply |= {"attempt": number, "continued": number != chain[0]}
-            async for piece in pieces_of(self._queue().spools, attempts[number].host, asked):
-                if piece.trouble and number == chain[-1]:
-                    raise Unavailable(f"{attempts[number].host}: {piece.trouble}")
-                if piece.cut or piece.trouble:
-                    reply["warning"] = why_not_whole(attempts[number].host, piece)
-                if not (piece.output or piece.error):
-                    break
+            host = attempts[number].host
+            piece = await first_piece(self._queue().spools, host, asked, give_up_s)
+            if piece.trouble and number == chain[-1]:
+                raise Unavailable(f"{host}: {piece.trouble}")
+            if piece.cut or piece.trouble:
+                reply["warning"] = why_not_whole(host, piece)
+            if piece.output or piece.error:
                 data = [base64.b64encode(data).decode() for data in (piece.output, piece.error)]
                 reply |= {"data": data, "at": [piece.output_at, piece.error_at]}
                 return reply | {"more": True, "dropped_bytes": piece.dropped_bytes}

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.remote_command import Talks
 from lbd.lbm.owner.accounts import NAMES, user_name
 from lbd.lbm.queue.submit import read_queued, serve_queued
+from lbd.lbm.session.asked import Asked, JsonHandler
 from lbd.lbm.session.client import Attending, CallerStdio, Pipes, pack_end, pack_place
 from lbd.lbm.session.local_cpu import LocalCpu
 from lbd.lbm.session.peer_process import PeerProcess
@@ -36,10 +37,9 @@ from lbd.lbm.session.request import (
 from lbd.local import client_tags as tags
 from lbd.local import frames
 from lbd.local.budget import Share
-from lbd.local.caller import Caller, caller_of
+from lbd.local.caller import caller_of
 from lbd.local.client_frames import ClientFrames, latest
-from lbd.local.json_socket import Json, decode, reply_to
-from lbd.local.long_answers import encode
+from lbd.local.json_socket import Json, decode
 from lbd.model import JobId
 from lbd.text.one_line import one_line
 
@@ -54,7 +54,6 @@ PASSED_ON = {
 }  # fmt: skip
 NOTICES = {stream.STOPPED: tags.STOPPED, stream.WANTED: tags.WANTED, stream.SCREEN: tags.SCREEN}
 Read = TypeVar("Read")
-JsonHandler = Callable[[Json, Caller], Awaitable[Json]]
 
 
 class Connection:
@@ -64,7 +63,6 @@ class Connection:
         self._socket = sock
         self._home = home
         self._answer = answer
-        self._loop = asyncio.get_running_loop()
         self.command: Command | None = None
         self._asked_to_report = False
         self._types = False
@@ -167,17 +165,18 @@ class Connection:
             self._is_answering = True
             for frame in received:
                 await self._turn(frame[1], tells=False)
-                question = decode(*frame)
-                person, operation = self.caller.person, str(question.get("op"))
-                async with self._home.long_answers.turn(person, operation):
-                    reply = await reply_to(question, self._answer(question, self.caller))
-                    if "id" in question:
-                        message = await encode({"id": question["id"], **reply})
-                        async with asyncio.timeout(FIRST_FRAME_S):
-                            await self._loop.sock_sendall(self._socket, message)
+                asked = Asked(decode(*frame), self.caller, self._socket)
+                if not await asked.is_answered(self._answer, self._home.long_answers, self._gone):
+                    return
             self._is_answering = False
             async with asyncio.timeout(IDLE_QUESTIONER_S):
                 received = await self._read()
+
+    async def _gone(self) -> None:
+        """Returns once the client has hung up. What it asks before is kept for its turn."""
+        self._unheard = await self._read()
+        if self._unheard:
+            await asyncio.get_running_loop().create_future()
 
     async def _serve_command(self, request: ClientRequest) -> None:
         self.command = command = self._new_command(request)

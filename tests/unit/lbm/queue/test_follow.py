@@ -42,6 +42,8 @@ def test_an_absence_lasts_from_the_first_failed_question():
 class Queue:
     """No host has kept any output."""
 
+    kept_bytes = 1 << 20
+
     async def jobs(self, asked, ledger):
         return pb.JobsInfo()
 
@@ -111,6 +113,8 @@ def test_a_start_that_is_a_guess_is_marked_and_has_its_interval():
 class Restarting:
     """A host that is away at first, or for good."""
 
+    kept_bytes = 1 << 20
+
     def __init__(self, away_times):
         self.away_times = away_times
         self.asked = Counter()  # by job
@@ -171,6 +175,8 @@ async def test_of_many_jobs_on_a_host_that_stays_away_only_one_waits(monkeypatch
 
 class Running:
     """A job that runs and prints."""
+
+    kept_bytes = 1 << 20
 
     def __init__(self):
         self.open = 0

@@ -1,13 +1,19 @@
 """What another host says of what it keeps, without end."""
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
 from lbd.lbm.queue import other_spools
-from lbd.lbm.queue.other_spools import LOGS, NotKept, OtherSpools, pieces_of
+from lbd.lbm.queue.other_spools import LOGS, NotKept, OtherSpools, first_piece
 from lbd.lbm.session.cluster import NotInCluster
+from lbd.local.json_socket import AWAY, Refusal
 from lbd.net.gen import dispatch_pb2 as pb
+
+FOR_EVER_S = float("inf")
 
 
 class Endless:
@@ -70,7 +76,42 @@ async def test_of_output_on_a_host_that_was_removed_it_is_said_that_it_is_lost()
     """`lbctl logs` only said `host h1 is not in this cluster`, as of a host that may come back."""
     spools = OtherSpools("h2", Peers(), WithoutH1())
     with pytest.raises(NotKept) as said:
-        await anext(pieces_of(spools, "h1", pb.LogsRequest()))
+        await first_piece(spools, "h1", pb.LogsRequest(), FOR_EVER_S)
     assert str(said.value) == (
         "the output was kept on h1, which is no longer in this cluster, so it is lost"
     )
+
+
+@dataclass
+class Call:
+    pieces: AsyncIterator[bytes]
+    cancel: Callable[[], None]
+
+    def __aiter__(self):
+        return self.pieces
+
+
+class Silent(Peers):
+    """Of a host that takes the call, and never answers."""
+
+    def __init__(self):
+        self.cancelled = []
+
+    def unary_stream(self, method):
+        async def never():
+            await asyncio.Event().wait()
+            yield b""
+
+        cancel = partial(self.cancelled.append, method)
+        return lambda _data, metadata: Call(never(), cancel)
+
+
+async def test_a_host_that_never_answers_about_output_counts_as_away():
+    """1,540 such questions, given up by their clients, locked their user out of the LBM."""
+    peers = Silent()
+    spools, now_s = OtherSpools("h1", peers, Cluster()), asyncio.get_running_loop().time()
+    async with asyncio.timeout(20):
+        with pytest.raises(Refusal, match="cannot get output from h2") as said:
+            await first_piece(spools, "h2", pb.LogsRequest(), now_s + 0.05)
+    assert said.value.code == AWAY
+    assert peers.cancelled == [LOGS]

@@ -15,6 +15,9 @@ from lbd.lbm.session.session import Connection
 from lbd.local import client_tags as tags
 from lbd.local import frames
 from lbd.local.budget import Budget
+from lbd.local.json_socket import decode, encode
+from lbd.local.long_answers import LongAnswers
+from tests.unit.until import until
 
 
 async def attended(listening, journey):
@@ -135,3 +138,73 @@ async def test_only_who_expects_it_is_told_that_its_turn_takes_a_while(tells):
     )  # fmt: skip
     await Connection._turn(connection, b"", tells=tells)
     assert sent == [tags.TAKEN] * tells
+
+
+class Answers:
+    """Takes every question; none is answered before `free` is set."""
+
+    def __init__(self):
+        self.begun, self.ended, self.free = 0, 0, asyncio.Event()
+
+    async def answer(self, question, caller):
+        self.begun += 1
+        await self.free.wait()
+        self.ended += 1
+
+
+@pytest.fixture
+async def asking():
+    """A client, the connection to it, and who answers."""
+    client, ours = socket.socketpair()
+    client.setblocking(False)
+    ours.setblocking(False)
+    home = SimpleNamespace(
+        config=Config(), threads=UserThreads(), long_requests=Budget(1 << 20, 1 << 20),
+        rates=SimpleNamespace(turn_s=lambda *_: 0.0), long_answers=LongAnswers(),
+    )  # fmt: skip
+    answers = Answers()
+    connection = Connection(ours, home, answers.answer)
+    with client:
+        yield client, connection, answers
+    connection.close()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_the_answer_of_a_client_that_has_hung_up_is_given_up(asking, count):
+    """It kept its place in lbm.max_clients while a host was asked that never answered."""
+    client, connection, answers = asking
+    client.send(count * encode({"op": "queue.logs", "id": 1}))
+    async with asyncio.timeout(20):
+        serving = asyncio.create_task(connection.serve())
+        await until(lambda: answers.begun)
+        client.close()
+        await serving
+    assert (answers.begun, answers.ended) == (1, 0)
+
+
+@pytest.mark.parametrize("question", [{"op": "queue.act", "id": 1}, {"op": "anything"}])
+async def test_what_was_ordered_is_done_though_its_client_has_hung_up(asking, question):
+    client, connection, answers = asking
+    client.send(encode(question))
+    client.close()
+    asyncio.get_running_loop().call_later(0.1, answers.free.set)
+    async with asyncio.timeout(20):
+        await connection.serve()
+    assert answers.ended == 1
+
+
+async def test_a_question_that_comes_before_the_last_answer_is_answered_in_turn(asking):
+    client, connection, answers = asking
+    heard, split = [], frames.Splitter(1 << 20)
+    async with asyncio.timeout(20):
+        serving = asyncio.create_task(connection.serve())
+        client.send(encode({"op": "queue.logs", "id": 1}))
+        await until(lambda: answers.begun)
+        client.send(encode({"op": "queue.logs", "id": 2}))
+        await until(lambda: connection._unheard)
+        answers.free.set()
+        while len(heard) < 2:
+            heard += split.feed(await asyncio.get_running_loop().sock_recv(client, 1 << 16))
+        client.close()
+        await serving
+    assert [decode(*frame)["id"] for frame in heard] == [1, 2]
