@@ -10,8 +10,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 
 from lbd.lbm.outbound.context import OutboundContext
-from lbd.lbm.session.asked import JsonHandler
 from lbd.lbm.session.session import Connection
+from lbd.lbm.session.socket_question import JsonHandler
 from lbd.local import client_tags as tags
 from lbd.local import frames
 from lbd.local.descriptors import take_descriptors

@@ -22,7 +22,6 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.remote_command import Talks
 from lbd.lbm.owner.accounts import NAMES, user_name
 from lbd.lbm.queue.submit import read_queued, serve_queued
-from lbd.lbm.session.asked import Asked, JsonHandler
 from lbd.lbm.session.client import Attending, CallerStdio, Pipes, pack_end, pack_place
 from lbd.lbm.session.local_cpu import LocalCpu
 from lbd.lbm.session.peer_process import PeerProcess
@@ -34,6 +33,7 @@ from lbd.lbm.session.request import (
     read_used,
     turns_of_request,
 )
+from lbd.lbm.session.socket_question import JsonHandler, SocketQuestion
 from lbd.local import client_tags as tags
 from lbd.local import frames
 from lbd.local.budget import Share
@@ -165,7 +165,7 @@ class Connection:
             self._is_answering = True
             for frame in received:
                 await self._turn(frame[1], tells=False)
-                asked = Asked(decode(*frame), self.caller, self._socket)
+                asked = SocketQuestion(decode(*frame), self.caller, self._socket)
                 if not await asked.is_answered(self._answer, self._home.long_answers, self._gone):
                     return
             self._is_answering = False

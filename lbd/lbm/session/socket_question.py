@@ -16,7 +16,7 @@ JsonHandler = Callable[[Json, Caller], Awaitable[Json]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SocketQuestion:
     question: Json
     caller: Caller
     sock: socket.socket
