@@ -9,6 +9,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Sequence
+from random import Random
 
 from lbd.config.dispatch import OBJECTIVES
 from lbd.dispatch.core.cutoffs import (
@@ -23,7 +24,7 @@ from lbd.dispatch.core.cutoffs import (
 )
 from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.disciplines.registry import Tiered
-from lbd.dispatch.core.ledger_rows import LedgerTrouble, Wanted
+from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.ledger.retention import DAY_S
 from lbd.model import HostId
@@ -32,9 +33,10 @@ from lbd.process.boot_clock import clock_s
 
 log = logging.getLogger("lbd.dispatch")
 
-PAST_MAX = 5000  # jobs considered, the newest
+PAST_MAX = 5000  # jobs considered
 EARLY_S = 10.0  # between two looks while there are no cutoffs
 FRESH_S = 2.0  # how long a verdict is reused
+LOOK_SHARE = 0.1  # of the time at most: other questions wait for those about a long past
 CHANGES_KEPT = 20
 
 
@@ -47,6 +49,7 @@ class Tuner:
         self.solves = self._discipline is not None and not self._config.tags.cutoffs_s
         self._verdict: Verdict | None = None
         self._looked = 0.0  # UNIX seconds
+        self._rest_s = 0.0  # after a look
         self._changes: deque[pb.TagsChange] = deque(maxlen=CHANGES_KEPT)
         self._looking = asyncio.Lock()
         self._begun = asyncio.Event()
@@ -62,7 +65,7 @@ class Tuner:
                 log.warning("cutoffs not changed: %s", problem)
             self._begun.set()
             settled = self._discipline is not None and self._discipline.cutoffs_s and not guessed
-            await asyncio.sleep(every_s if settled else min(EARLY_S, every_s))
+            await asyncio.sleep(max(self._rest_s, every_s if settled else min(EARLY_S, every_s)))
 
     async def begun(self) -> None:
         """Waits for the first cutoffs, before any job starts: otherwise a new dispatcher's jobs
@@ -77,10 +80,11 @@ class Tuner:
     async def _look(self) -> Verdict:
         """Solves from the ledger's history. Raises LedgerTrouble."""
         async with self._looking:
-            tags, now_unix_s = self._config.tags, time.time()
-            past = Wanted(ended_only=True, limit=PAST_MAX, commands=False)
-            rows = await self._dispatcher.ledger.find(past)
-            past_sizes = past_jobs(rows, now_unix_s - tags.solve_days * DAY_S)
+            tags, now_unix_s, began_s = self._config.tags, time.time(), clock_s()
+            since_unix_s, by_uid = now_unix_s - tags.solve_days * DAY_S, self._dispatcher.by_uid
+            ledger, rng = self._dispatcher.ledger, Random(self._dispatcher.rng.random())
+            sample = await ledger.sample(since_unix_s, PAST_MAX, rng, by_uid=by_uid)
+            past_sizes = past_jobs(sample, since_unix_s, by_uid=by_uid)
             order = self._dispatcher.order()
             # Until any host has connected, hosts are assumed to be equal.
             hosts = self._hosts() or [HostSlots(HostId(name)) for name in order]
@@ -94,7 +98,7 @@ class Tuner:
             self._verdict = await asyncio.to_thread(
                 judge, mode, past_sizes, now_unix_s, layouts, terms, in_force
             )
-            self._looked = now_unix_s
+            self._looked, self._rest_s = now_unix_s, (clock_s() - began_s) / LOOK_SHARE
             return self._verdict
 
     def _apply(self, verdict: Verdict) -> None:
@@ -111,7 +115,7 @@ class Tuner:
     async def info(self) -> pb.TagsInfo:
         """For `lbctl tags show` and `fit`; evaluates now what is not solved on a schedule."""
         trouble = ""
-        if not self.solves and time.time() - self._looked > FRESH_S:
+        if not self.solves and time.time() - self._looked > max(FRESH_S, self._rest_s):
             try:
                 await self._look()
             except LedgerTrouble as problem:

@@ -10,7 +10,7 @@ strips, and the logarithm is uniform within each, which is B(k, p, 0) on each st
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, repeat
 
 from lbd.theory.bounded_pareto import inverse_rise, log_ratio, rise
 
@@ -19,20 +19,21 @@ POWERS = (-1.0, 0.0, 1.0, 2.0)
 
 
 class MeasuredSizes:
-    """Takes at least two different positive sizes in CPU seconds; raises ValueError otherwise."""
+    """Takes at least two different positive sizes in CPU seconds; raises ValueError otherwise.
+    `weights`: how many jobs each stands for, if not for one."""
 
-    def __init__(self, sizes_s: Sequence[float]) -> None:
+    def __init__(self, sizes_s: Sequence[float], weights: Sequence[float] = ()) -> None:
         self.k, self.p = min(sizes_s, default=0.0), max(sizes_s, default=0.0)
         if not 0 < self.k < self.p < math.inf:
             raise ValueError("cutoffs need at least two jobs of different, positive size")
         self.width = log_ratio(self.p, self.k)
         self._step = self.width / BINS
-        counts = [0] * BINS
-        for size_s in sizes_s:
-            counts[min(BINS - 1, int(math.log(size_s / self.k) / self._step))] += 1
+        counts = [0.0] * BINS
+        for size_s, weight in zip(sizes_s, weights or repeat(1.0), strict=bool(weights)):
+            counts[min(BINS - 1, int(math.log(size_s / self.k) / self._step))] += weight
         # By power: the sums of the strips' moments below each strip, and from it on. Both are kept,
         # since a tail must not be the difference of two nearly equal numbers.
-        share = 1.0 / (len(sizes_s) * self._step)
+        share = 1.0 / (math.fsum(counts) * self._step)
         self._density = [count * share for count in counts]
         self._below = {j: [0.0, *accumulate(self._strips(j))] for j in POWERS}
         self._above = {

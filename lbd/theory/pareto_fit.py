@@ -15,8 +15,11 @@ never come near that; 0.05 is a good fit, beyond 0.2 the formulas say little abo
 """
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import TypeVar
 
 from lbd.theory.bounded_pareto import BoundedPareto, with_mean
 from lbd.theory.minimise import golden_section
@@ -25,6 +28,8 @@ ALPHAS = (0.0, 5.0)
 COARSE = 60  # steps over the range, before the golden section
 THINNED = 2000  # sizes that the search uses
 FINE = 1e-5  # width at which the golden section ends
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,38 +46,44 @@ class Fit:
         return 1.63 / math.sqrt(self.jobs)
 
 
-def fit(sizes_s: Sequence[float]) -> Fit:
-    """Fits job sizes in CPU seconds. Raises ValueError if they allow no fit."""
-    ordered = sorted(sizes_s)
+def fit(sizes_s: Sequence[float], weights: Sequence[int] = ()) -> Fit:
+    """Fits job sizes in CPU seconds; `weights`: how many jobs each stands for, if not for one.
+    Raises ValueError if they allow no fit."""
+    pairs = sorted(zip(sizes_s, weights or [1] * len(sizes_s), strict=True))
+    ordered, weights = [size_s for size_s, _ in pairs], [weight for _, weight in pairs]
     if len(ordered) < 2 or not 0 < ordered[0] < ordered[-1] < math.inf:
         raise ValueError("a fit needs at least two jobs of different, positive size")
-    mean_s = math.fsum(ordered) / len(ordered)
-    likely = judged(ordered, most_likely(ordered), "likelihood", mean_s)
+    mean_s = mean(ordered, weights)
+
+    def judged(sizes: BoundedPareto, by: str) -> Fit:
+        return Fit(sizes, by, len(ordered), mean_s, ks(ordered, sizes, weights))
+
+    likely = judged(most_likely(ordered, weights), "likelihood")
     if likely.ks_distance <= likely.chance:
         return likely
-    by_mean = same_mean(thin(ordered), mean_s, ordered[-1])
+    by_mean = same_mean(thin(ordered), thin(weights), mean_s, ordered[-1])
     if by_mean is None:
         return likely
-    return min(likely, judged(ordered, by_mean, "mean", mean_s), key=lambda one: one.ks_distance)
+    return min(likely, judged(by_mean, "mean"), key=lambda one: one.ks_distance)
 
 
-def judged(ordered: Sequence[float], sizes: BoundedPareto, by: str, mean_s: float) -> Fit:
-    return Fit(sizes, by, len(ordered), mean_s, ks(ordered, sizes))
+def mean(values: Iterable[float], weights: Sequence[int]) -> float:
+    return math.fsum(map(operator.mul, values, weights)) / sum(weights)
 
 
-def thin(ordered: Sequence[float]) -> Sequence[float]:
+def thin(ordered: Sequence[Number]) -> Sequence[Number]:
     """Returns about `THINNED` of them, evenly by rank: enough for the search."""
     return ordered[:: max(1, len(ordered) // THINNED)]
 
 
-def most_likely(ordered: Sequence[float]) -> BoundedPareto:
+def most_likely(ordered: Sequence[float], weights: Sequence[int]) -> BoundedPareto:
     """Takes k and p from the extremes, and the α whose mean of ln(x/k) equals the sample's.
 
     ln(X/k) is an exponential of rate α cut off at L = ln(p/k), of mean L·g(αL).
     """
     k, p = ordered[0], ordered[-1]
     width = math.log(p / k)
-    mean_log = math.fsum(math.log(x / k) for x in ordered) / len(ordered)
+    mean_log = mean((math.log(x / k) for x in ordered), weights)
     low, high = ALPHAS
     if mean_log >= width * mean_of_cut_exponential(low * width):
         return BoundedPareto(k, p, low)
@@ -92,12 +103,14 @@ def mean_of_cut_exponential(z: float) -> float:
     return 1.0 / z - (1.0 / math.expm1(z) if z < 700 else 0.0)
 
 
-def same_mean(ordered: Sequence[float], mean_s: float, p: float) -> BoundedPareto | None:
+def same_mean(
+    ordered: Sequence[float], weights: Sequence[int], mean_s: float, p: float
+) -> BoundedPareto | None:
     """Returns the best-fitting α with the k that matches the mean; None if no such k exists."""
 
     def distance(alpha: float) -> float:
         try:
-            return ks(ordered, with_mean(mean_s, p, alpha))
+            return ks(ordered, with_mean(mean_s, p, alpha), weights)
         except ValueError:  # α too small for this mean
             return math.inf
 
@@ -108,9 +121,9 @@ def same_mean(ordered: Sequence[float], mean_s: float, p: float) -> BoundedParet
     return with_mean(mean_s, p, alpha) if math.isfinite(distance(alpha)) else None
 
 
-def ks(ordered: Sequence[float], sizes: BoundedPareto) -> float:
+def ks(ordered: Sequence[float], sizes: BoundedPareto, weights: Sequence[int] = ()) -> float:
     """Returns the Kolmogorov-Smirnov distance of a rising sample from the distribution."""
-    count = len(ordered)
+    count, upto = len(ordered), [0, *accumulate(weights or [1] * len(ordered))]
     worst = 0.0
     seen = 0
     while seen < count:
@@ -119,6 +132,6 @@ def ks(ordered: Sequence[float], sizes: BoundedPareto) -> float:
         while after < count and ordered[after] == size:
             after += 1
         expected = sizes.cdf(size)
-        worst = max(worst, expected - seen / count, after / count - expected)
+        worst = max(worst, expected - upto[seen] / upto[-1], upto[after] / upto[-1] - expected)
         seen = after
     return worst

@@ -73,6 +73,7 @@ class Tiers:
     sizes: Sizes
     rate_per_s: float
     servers: tuple[float, ...]
+    minded: Sizes | None = None  # of the jobs whose means count, over the same range; None: of all
 
     @property
     def load(self) -> float:
@@ -80,6 +81,9 @@ class Tiers:
 
     def part(self, power: float, a: float, b: float) -> float:
         return self.sizes.part_y(power, a, b) if b > a else 0.0
+
+    def minded_part(self, power: float, a: float, b: float) -> float:
+        return (self.minded or self.sizes).part_y(power, a, b) if b > a else 0.0
 
     def queue(self, tier: int, a: float, b: float) -> tuple[float, float]:
         """Returns the load and E[W] of a tier whose jobs exceed k·e^a and are cut at k·e^b."""
@@ -104,14 +108,15 @@ class Tiers:
         spent_s = waiting_s = slowdown = 0.0
         for tier, (a, b) in enumerate(pairwise(cuts)):
             load, wait_s = self.queue(tier, a, b)
-            ends = self.part(0.0, a, b)
-            inverse = self.part(-1.0, a, b) / ends if ends > 0 else 1.0 / sizes.size(a)
+            part = self.minded_part
+            ends = part(0.0, a, b)
+            inverse = part(-1.0, a, b) / ends if ends > 0 else 1.0 / sizes.size(a)
             visits = self.part(0.0, a, top)
             found.append(TierLoad(load, wait_s, visits, (spent_s + wait_s) * inverse))
             cut_s = sizes.size(b)
             spent_s += wait_s + cut_s
-            waiting_s += wait_s * visits + cut_s * self.part(0.0, b, top)
-            slowdown += wait_s * self.part(-1.0, a, top) + cut_s * self.part(-1.0, b, top)
+            waiting_s += wait_s * part(0.0, a, top) + cut_s * part(0.0, b, top)
+            slowdown += wait_s * part(-1.0, a, top) + cut_s * part(-1.0, b, top)
         cutoffs = tuple(sizes.size(y) for y in cuts[1:-1])
         return Expected(cutoffs, tuple(found), waiting_s, slowdown)
 
@@ -142,7 +147,7 @@ def best_on_grid(traffic: Tiers, objective: Objective) -> list[float] | None:
     width, power = traffic.sizes.width, -1.0 if objective == "slowdown" else 0.0
     points = [width * i / GRID for i in range(GRID + 1)]
     sizes = [traffic.sizes.size(y) for y in points]
-    beyond = [traffic.part(power, y, width) for y in points]
+    beyond = [traffic.minded_part(power, y, width) for y in points]
     last = len(traffic.servers) - 1
     reached = [0.0, *[math.inf] * GRID]  # the least cost of the tiers so far, cut at this point
     came_from: list[list[int]] = []

@@ -6,6 +6,14 @@ arrival rate, and the CPU seconds that a slot does per second, are measured too.
 formulas then give the best cutoffs (`theory.tier_cutoffs`); for sita-e they divide the work in
 proportion to the tiers' slots.
 
+No user sets everybody's cutoffs. The jobs are a sample in which each user has an even share
+(`ledger/past_sample.py`), each weighted by how many it stands for: loads and waits follow from the
+jobs as they arrived, of whomever. But in the objective nobody's jobs count for more than those of
+all others together (`heard`). Otherwise an array of a thousand short jobs, which costs some
+seconds, would decide alone, since a short wait is a large slowdown for each of them; this way
+others can lose no more than a factor of two by it (in the means; `fairness` is about tiers, however
+few the jobs that end in one, and promises them less).
+
 New cutoffs replace those in force only if they promise a considerable improvement (`min_gain`).
 Otherwise every week's few jobs would move them back and forth, and each move sends some waiting
 jobs to another tier. If all possible cutoffs overload a tier, there are none: nothing is killed,
@@ -14,13 +22,13 @@ and one queue serves all hosts.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from lbd.config.dispatch import Objective
 from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.disciplines.tiers import spread_tiers
-from lbd.dispatch.core.ledger_rows import JobRow
+from lbd.dispatch.core.ledger_rows import JobRow, share_of
 from lbd.model import JobState
 from lbd.theory.cutoffs import Infeasible
 from lbd.theory.measured_sizes import MeasuredSizes
@@ -29,7 +37,7 @@ from lbd.theory.tags import Sizes
 from lbd.theory.tier_cutoffs import Expected, Tiers, solve_tiers
 
 MOST_TIERS = 4  # tried where `tags.tiers` is not set; more gain little
-LEAST_S = 0.001  # smaller sizes and times count as this
+START_S = 0.01  # about what it takes to start a job; a cutoff below that would gain nothing
 GOOD_KS = 0.05
 ENDED = (JobState.DONE.value, JobState.FAILED.value)
 WHOLE = ("exited", "signalled")
@@ -44,6 +52,8 @@ class PastJob:
     ran_s: float  # run time over all its slots
     submitted: float  # UNIX seconds
     may_restart: bool
+    user: str = ""
+    weight: int = 1  # how many jobs of its user it stands for
 
 
 def ran_whole(row: JobRow) -> bool:
@@ -51,18 +61,35 @@ def ran_whole(row: JobRow) -> bool:
     return row.state in ENDED and row.cause in WHOLE
 
 
-def past_jobs(rows: Iterable[JobRow], since_unix_s: float) -> list[PastJob]:
+def past_jobs(
+    sample: Iterable[tuple[JobRow, int]], since_unix_s: float, *, by_uid: bool
+) -> list[PastJob]:
     return [
         PastJob(
-            max(LEAST_S, row.cpu_s),
-            max(LEAST_S, row.run_s) * (row.slots_held or row.slots),
+            row.cpu_s,
+            max(START_S, row.run_s) * (row.slots_held or row.slots),
             row.submitted,
             row.may_restart,
+            share_of(row.user, row.uid, by_uid=by_uid),
+            weight,
         )
-        for row in rows
+        for row, weight in sample
         if row.submitted >= since_unix_s and ran_whole(row)
         if row.cpu_s is not None and row.run_s is not None
+        if row.cpu_s >= START_S
     ]
+
+
+def heard(jobs: Sequence[PastJob], objective: Objective) -> list[float]:
+    """Returns how many jobs each counts as in the objective, where no user's count for more than
+    those of all others together: in the mean slowdown very small jobs count for very much."""
+    parts = dict.fromkeys((job.user for job in jobs), 0.0)
+    for job in jobs:
+        parts[job.user] += job.weight / (1.0 if objective == "waiting" else job.size_s)
+    most = max(parts, key=lambda user: parts[user])
+    others = math.fsum(part for user, part in parts.items() if user != most)
+    cap = min(1.0, others / parts[most]) if others else 1.0
+    return [job.weight * (cap if job.user == most else 1.0) for job in jobs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +110,7 @@ class Record:
     pinned: float  # slots' worth of jobs that may not restart, which go to the last tier at once
     fit: Fit
     sizes: Sizes
+    minded: Sizes | None = None  # of the jobs that the objective is about; None: of all alike
 
     @property
     def is_fitted(self) -> bool:
@@ -92,24 +120,28 @@ class Record:
         """Converts the tiers to the form the formulas take."""
         servers = [count * self.pace for count in slots]
         servers[-1] = max(0.0, servers[-1] - self.pinned)
-        return Tiers(self.sizes, self.rate_per_s, tuple(servers))
+        return Tiers(self.sizes, self.rate_per_s, tuple(servers), self.minded)
 
 
-def recorded(past: Sequence[PastJob], now_unix_s: float) -> Record:
+def recorded(past: Sequence[PastJob], now_unix_s: float, objective: Objective) -> Record:
     """Raises ValueError if the jobs allow no fit."""
     movable = [job for job in past if job.may_restart]
-    sizes_s = [job.size_s for job in movable]
-    found = fit(sizes_s)
-    good = found.ks_distance <= max(found.chance, GOOD_KS)
+    sizes_s, weights = [job.size_s for job in movable], [job.weight for job in movable]
+    found = fit(sizes_s, weights)
+    minded = heard(movable, objective)
+    alike = minded == weights
+    good = alike and found.ks_distance <= max(found.chance, GOOD_KS)
     span_s = max(1.0, now_unix_s - min(job.submitted for job in past))
+    work_s = math.fsum(job.weight * job.size_s for job in past)
     return Record(
         jobs=len(movable),
-        rate_per_s=len(movable) / span_s,
+        rate_per_s=sum(weights) / span_s,
         mean_s=found.mean_s,
-        pace=math.fsum(job.size_s for job in past) / math.fsum(job.ran_s for job in past),
-        pinned=math.fsum(job.size_s for job in past if not job.may_restart) / span_s,
+        pace=work_s / math.fsum(job.weight * job.ran_s for job in past),
+        pinned=math.fsum(job.weight * job.size_s for job in past if not job.may_restart) / span_s,
         fit=found,
-        sizes=found.sizes if good else MeasuredSizes(sizes_s),
+        sizes=found.sizes if good else MeasuredSizes(sizes_s, weights),
+        minded=None if alike else MeasuredSizes(sizes_s, minded),
     )
 
 
@@ -172,7 +204,7 @@ def judge(
         few = f"{movable} jobs on record; {terms.jobs_min} are needed (tags.solve_jobs)"
         return Verdict(in_force, False, few)
     try:
-        record = recorded(past, now_unix_s)
+        record = recorded(past, now_unix_s, terms.objective)
     except ValueError as problem:
         return Verdict(in_force, False, f"nothing to cut: {problem}")
     if not layouts:
@@ -186,7 +218,7 @@ def judge_tags(record: Record, layouts: Layouts, terms: SolverTerms, in_force: C
     objective = terms.objective
     traffics = [record.tiers(slots) for slots in layouts.values()]
     load = min(traffic.load for traffic in traffics)
-    alone = Tiers(record.sizes, record.rate_per_s, (sum(traffics[0].servers),))
+    alone = replace(traffics[0], servers=(sum(traffics[0].servers),))
     one_queue = alone.expected([0.0, record.sizes.width]).worth(objective)
     solved = [solve_tiers(traffic, objective) for traffic in traffics]
     found = [one for one in solved if not isinstance(one, Infeasible)]

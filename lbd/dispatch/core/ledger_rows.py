@@ -6,6 +6,7 @@ One file because rows, submissions and jobs repeat each other's fields: who adds
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from random import Random
 from typing import Protocol
 
 from lbd.dispatch.core.discipline import NOT_FORETOLD, Foretold, QueuedJob, Target
@@ -352,6 +353,9 @@ class Wanted:
     tasks: tuple[tuple[int, Runs], ...] = ()
 
 
+Sample = list[tuple[JobRow, int]]  # with how many jobs of its user each stands for
+
+
 class Ledger(Protocol):
     """Whatever was awaited is on disk, and survives any crash. Raises LedgerTrouble."""
 
@@ -373,6 +377,11 @@ class Ledger(Protocol):
         ...
 
     async def find(self, wanted: Wanted) -> list[JobRow]: ...
+
+    async def sample(self, since_unix_s: float, limit: int, rng: Random, *, by_uid: bool) -> Sample:
+        """Returns ended jobs for those submitted since then, of each user an even share of the
+        limit."""
+        ...
 
     async def count(self, wanted: Wanted, *, by_array: bool) -> int:
         """Returns how many jobs `find` or `lines` would return if it had no limits."""

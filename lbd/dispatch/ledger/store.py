@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from itertools import groupby
+from random import Random
 
 from lbd.dispatch.core.ledger_room import Disk, Excess, LedgerRoom, OnRecord, Weight
 from lbd.dispatch.core.ledger_rows import (
@@ -27,6 +28,7 @@ from lbd.dispatch.core.ledger_rows import (
     AttemptRow,
     JobRow,
     LedgerTrouble,
+    Sample,
     Stored,
     Submission,
     SubmissionRange,
@@ -34,7 +36,7 @@ from lbd.dispatch.core.ledger_rows import (
     Wanted,
 )
 from lbd.dispatch.core.records import Changed, Ending, Fate, Record
-from lbd.dispatch.ledger import array_work, retention, work
+from lbd.dispatch.ledger import array_work, past_sample, retention, work
 from lbd.dispatch.ledger.counts import LedgerCounts
 from lbd.dispatch.ledger.work import Arrived, Dated, MakeWork, Result, Work
 from lbd.model import JobId
@@ -95,6 +97,9 @@ class Store(ABC):
 
     async def find(self, wanted: Wanted) -> list[JobRow]:
         return await self._read(lambda: work.find(wanted))
+
+    async def sample(self, since_unix_s: float, limit: int, rng: Random, *, by_uid: bool) -> Sample:
+        return await self._read(lambda: past_sample.sample(since_unix_s, limit, rng, by_uid=by_uid))
 
     async def count(self, wanted: Wanted, *, by_array: bool) -> int:
         return await self._read(lambda: work.count(wanted, by_array=by_array))

@@ -33,6 +33,8 @@ def test_the_distance_is_that_of_kolmogorov():
     assert ks([2.0], sizes) == pytest.approx(0.5)
     assert ks([1.0, 4.0], sizes) == pytest.approx(0.5)
     assert ks([2.0, 2.0, 2.0, 4.0], sizes) == pytest.approx(0.5)  # ties count as one step
+    assert ks([2.0, 4.0], sizes, [3, 1]) == pytest.approx(0.5)
+    assert ks([1.0, 4.0], sizes, [3, 1]) == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize("drawn", [[], [1.0], [2.0, 2.0], [0.0, 1.0], [-1.0, 1.0]])

@@ -1,16 +1,19 @@
 """Cutoffs from history: which jobs count, and when the cutoffs change."""
 
 from dataclasses import replace
+from itertools import product
 from random import Random
 
 import pytest
 
 from lbd.dispatch.core.cutoffs import (
+    START_S,
     PastJob,
     SolverTerms,
     as_spread,
     described,
     expected_now,
+    heard,
     judge,
     layouts_of,
     past_jobs,
@@ -21,6 +24,7 @@ from lbd.dispatch.core.discipline import HostSlots
 from lbd.dispatch.core.ledger_rows import JobRow
 from lbd.model import HostId
 from lbd.theory.bounded_pareto import BoundedPareto
+from lbd.theory.measured_sizes import MeasuredSizes
 
 SIZES = BoundedPareto(0.1, 1000.0, 1.0)
 SLOWDOWN = SolverTerms("slowdown", 200, 0.1)
@@ -127,14 +131,71 @@ def test_jobs_that_may_not_restart_add_to_the_load_of_the_last_tier():
 def test_the_recorded_figures_match_a_hand_calculation():
     """For half of the time a slot does nothing for its job; one job in five may not restart."""
     jobs = [PastJob(float(n), 2.0 * n, 1000.0 + n, may_restart=n % 5 != 0) for n in range(1, 101)]
-    found = recorded(jobs, 1101.0)
+    found = recorded(jobs, 1101.0, "slowdown")
     total = sum(range(1, 101))
     fixed = sum(range(5, 101, 5))
     assert (found.jobs, found.rate_per_s, found.pace) == (80, 80 / 100.0, 0.5)
     assert found.mean_s == pytest.approx((total - fixed) / 80)
     assert found.pinned == pytest.approx(fixed / 100.0)
     assert found.sizes.mean_s == pytest.approx(found.mean_s, rel=0.02)
-    assert recorded(jobs[:4], 1001.0).rate_per_s == 4.0  # a second at least
+    assert recorded(jobs[:4], 1001.0, "slowdown").rate_per_s == 4.0  # a second at least
+
+
+def test_a_job_that_stands_for_several_counts_as_they_do():
+    jobs, now = past(count=300)
+    many = [replace(job, weight=1 + n % 3) for n, job in enumerate(jobs)]
+    each = [replace(job, weight=1) for job in many for _ in range(job.weight)]
+    one, other = (recorded(some, now, "slowdown") for some in (many, each))
+    assert (one.rate_per_s, one.pace, one.jobs) == (other.rate_per_s, other.pace, 300)
+    assert one.mean_s == pytest.approx(other.mean_s)
+    assert one.fit.sizes.alpha == pytest.approx(other.fit.sizes.alpha)
+    assert one.fit.ks_distance == pytest.approx(other.fit.ks_distance)
+    measured = [MeasuredSizes([job.size_s for job in many], [job.weight for job in many])]
+    measured.append(MeasuredSizes([job.size_s for job in each]))
+    for power in (-1.0, 0.0, 1.0, 2.0):
+        assert measured[0].moment(power) == pytest.approx(measured[1].moment(power))
+
+
+SLOTS = {2: (2.0, 2.0), 3: (1.0, 1.0, 2.0), 4: (1.0, 1.0, 1.0, 1.0)}
+
+
+@pytest.mark.parametrize(
+    ("size_s", "count", "objective"),
+    [
+        *product((START_S, 0.05), (300, 4000), ("slowdown", "waiting")),
+        (START_S, 1500, "fairness"),
+    ],
+)
+def test_very_many_short_jobs_of_one_user_take_no_tier_from_others(size_s, count, objective):
+    """They come within a minute; an array of them costs its user some seconds."""
+    jobs, now = past(count=600, load=0.4, sizes=BoundedPareto(0.2, 200.0, 1.0), user="bob")
+    rng, terms = Random(3), SolverTerms(objective, 200, 0.1)
+    flood = [
+        PastJob(size_s * rng.uniform(1.0, 1.5), 0.1, now - 60.0 * n / count, True, "eve")
+        for n in range(count)
+    ]
+    alone = judge("tags", jobs, now, SLOTS, terms, ())
+    beside = judge("tags", jobs + flood, now, SLOTS, terms, alone.cutoffs_s)
+    slots = SLOTS[len(beside.cutoffs_s) + 1]
+    of_bob = alone.record.tiers(slots).expected_of(beside.cutoffs_s)
+    mean = "slowdown" if objective == "fairness" else objective
+    assert of_bob.worth(mean) <= 2.0 * alone.expected.worth(mean)
+
+
+def test_users_who_are_alike_have_the_cutoffs_of_one_user():
+    jobs, now = past()
+    shared = [replace(job, user=f"u{n % 5}") for n, job in enumerate(jobs)]
+    one, many = (judge("tags", some, now, LAYOUTS, SLOWDOWN, ()) for some in (jobs, shared))
+    assert (many.cutoffs_s, many.record.is_fitted) == (one.cutoffs_s, True)
+
+
+def test_nobody_is_heard_more_than_all_others_together():
+    eve = PastJob(0.5, 0.5, 1.0, may_restart=True, user="eve", weight=30)
+    bob = PastJob(1.0, 1.0, 1.0, may_restart=True, user="bob", weight=20)
+    ann = replace(bob, user="ann", weight=10)
+    assert heard([eve, bob, ann], "slowdown") == [15.0, 20.0, 10.0]
+    assert heard([eve, bob, ann], "waiting") == [30, 20, 10]
+    assert heard([eve, eve], "slowdown") == [30, 30], "who is alone counts in full"
 
 
 def test_sita_e_cuts_the_work_in_proportion_to_the_slots():
@@ -194,14 +255,24 @@ def row(**more):
 
 
 def test_only_complete_jobs_count():
-    assert past_jobs([row()], 0.0) == [PastJob(1.5, 4.0, 5.0, may_restart=True)]
-    assert past_jobs([row(cause=cause) for cause in ("timeout", "memory", "lost", "")], 0.0) == []
-    assert past_jobs([row(cpu_s=None), row(started=None), row(submitted=1.0)], 2.0) == []
+    assert past_of(row()) == [PastJob(1.5, 4.0, 5.0, may_restart=True, user="u")]
+    assert past_jobs([(row(), 3)], 0.0, by_uid=True)[0].user == "uid 1000"
+    assert past_of(*(row(cause=cause) for cause in ("timeout", "memory", "lost", ""))) == []
+    assert past_of(row(cpu_s=None), row(started=None), row(submitted=1.0), since=2.0) == []
+
+
+def test_a_job_that_is_shorter_than_its_start_says_nothing_about_where_to_cut():
+    assert past_of(row(cpu_s=0.0), row(cpu_s=0.9 * START_S)) == []
+    assert len(past_of(row(cpu_s=START_S))) == 1
+
+
+def past_of(*rows, since=0.0):
+    return past_jobs([(one, 1) for one in rows], since, by_uid=False)
 
 
 @pytest.mark.parametrize("cause", ["exited", "signalled", "killed", "timeout"])
 def test_a_job_that_ended_or_was_ended_is_counted_by_its_cause(cause):
-    assert bool(past_jobs([row(cause=cause)], 0.0)) is (cause in ("exited", "signalled"))
+    assert bool(past_of(row(cause=cause))) is (cause in ("exited", "signalled"))
 
 
 def test_if_the_hosts_do_not_form_two_tiers_nothing_changes():

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from lbd.dispatch.core.backlog import Backlog
-from lbd.dispatch.core.cutoffs import expected_now, layouts_of, past_jobs
+from lbd.dispatch.core.cutoffs import START_S, expected_now, layouts_of, past_jobs
 from lbd.dispatch.core.dependencies.conditions import Condition, How, why_never
 from lbd.dispatch.core.dependencies.dependents import Dependents, Due, Waits
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
@@ -217,9 +217,10 @@ def test_without_cutoffs_in_force_there_is_no_expectation():
     assert expected_now(None, {1: (4.0,)}, ()) is None
 
 
-def test_a_job_of_no_duration_counts_as_a_millisecond():
-    (past,) = past_jobs([row(cpu_s=0.0, started=100.0, finished=100.0, slots_held=1)], 0.0)
-    assert (past.size_s, past.ran_s) == (0.001, 0.001)
+def test_a_job_of_no_duration_counts_as_long_as_its_start():
+    instant = row(cpu_s=START_S, started=100.0, finished=100.0, slots_held=1)
+    (past,) = past_jobs([(instant, 1)], 0.0, by_uid=False)
+    assert (past.size_s, past.ran_s) == (START_S, START_S)
 
 
 def test_a_range_is_widened_only_to_the_tasks_of_arrays():
