@@ -31,6 +31,7 @@ SHOWN_MAX = 1000  # outputs of tasks shown at once
 NAMED_MAX = 20  # tasks named whose output is left out
 FOLLOW_S = 0.2
 PIECE_CHARACTERS = 64 << 10  # a shorter piece means that the output was read up to its end
+SHORT_MAX = 8  # pieces of one attempt: some are shorter because the middle was dropped
 
 
 def add_logs_options(parser: Parser) -> None:
@@ -194,7 +195,7 @@ def show_output(
 ) -> int:
     question: Json = {"op": "queue.logs", "ids": ids, "attempt": attempt}
     at: object = [0, 0]
-    seen, warned, asked, printed = 0, set[str](), False, False
+    seen, warned, asked, printed, short = 0, set[str](), False, False, 0
     files: FollowedFiles | None = None
     files_attempt = -1  # whose `files` are
     while True:
@@ -203,6 +204,7 @@ def show_output(
         again = int(number(reply, "attempt"))
         if seen and again and again != seen and not reply.get("continued"):
             say(f"attempt {seen} failed; this is attempt {again}")
+        short = short if again == seen else 0
         seen, at = again or seen, reply.get("at")
         data, state, is_last = texts(reply, "data"), text(reply, "state"), not reply.get("more")
         if (warning := text(reply, "warning")) and warning not in warned:
@@ -213,6 +215,11 @@ def show_output(
         printed = printed or bool(data)
         for descriptor, piece in enumerate(data, 1):
             write_all(descriptor, base64.b64decode(piece))
+        short += bool(data) and is_short(data)
+        if short > SHORT_MAX and not follows:  # it prints all the time, or its host makes it up
+            if state in ENDED_NAMES:
+                raise Refusal(f"the rest of the output of {ids[0]} comes in tiny pieces", AWAY)
+            return 0
         if data and not (follows and has_caught_up(reply, data)):
             continue
         follows_files = follows and attempt is None and state != "pending"
@@ -250,7 +257,11 @@ def files_of(
 def has_caught_up(reply: Json, data: list[str]) -> bool:
     """Returns whether to pause before asking a running job again: an immediate request would return
     little more, and each costs a request to its host."""
-    return text(reply, "state") == "running" and sum(map(len, data)) < PIECE_CHARACTERS
+    return text(reply, "state") == "running" and is_short(data)
+
+
+def is_short(data: list[str]) -> bool:
+    return sum(map(len, data)) < PIECE_CHARACTERS
 
 
 def show_rest(daemons: Daemons, ids: list[str], copied: set[str] | None, *, printed: bool) -> None:
