@@ -94,7 +94,7 @@ async def test_what_follows_from_the_reports_before_an_invalid_one_is_carried_ou
     async with opened(tmp_path / "ledger.sqlite") as world:
         carried = []
         monkeypatch.setattr("lbd.dispatch.daemon.reported", report)
-        monkeypatch.setattr(Dispatcher, "carry", lambda _, actions: carried.extend(actions))
+        monkeypatch.setattr(Dispatcher, "carry", lambda _, actions, host: carried.extend(actions))
         up = pb.WorkUp(reports=[pb.AttemptReport(job="7", event="ended")])
         up.reports.add(job="8", event="nonsense")
         with pytest.raises(ValueError, match="nonsense"):
