@@ -230,6 +230,9 @@ class Slots:
 
     def _kept(self) -> set[Kept]:
         """What is free and kept from others, and by whom: the first in line for it counts."""
+        free = self.total - self.used
+        if not (self.needs or (self.wanted and free > 0)):  # each wants any slot, or none is free
+            return set()
         passed = self._passed_over()
         firsts: dict[str, JobId] = {}
         left = {name for name, total, used in self.pool.facts().resources if used < total}
@@ -239,7 +242,7 @@ class Slots:
             if job not in passed:
                 firsts |= dict.fromkeys(names_of(needs) & left, job)
                 left -= firsts.keys()
-        if (free := self.total - self.used) > 0:
+        if free > 0:
             wide = (job for job, width in self.wanted.items() if width > free)
             blocked = self._blocked(passed)
             if able := [job for job in wide if job not in blocked]:
