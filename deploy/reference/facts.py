@@ -97,7 +97,7 @@ EXITS = (
     (
         "lbctl stats, history, jobs",
         "1",
-        "some hosts did not answer: what the others said is printed",
+        "some hosts did not answer, or the queue's list is too long: the rest is printed",
     ),
     ("lbctl queue", "1", "the dispatcher did not answer"),
     ("lbctl doctor", "1", "it found at least one fault"),
