@@ -149,6 +149,6 @@ def test_no_job_learns_the_token_that_its_host_obeys(lab):
         ]
     token = ledger_token(b"".join(part.to_bytes(PART_BYTES) for part in parts), "h1").hex()
     looks = "env; pwd; cd /proc/$$; tr '\\0' '\\n' <cmdline; ls -l fd; cat mountinfo cgroup"
-    seen = queue(lab, ANN, "sh", "-c", looks)
+    seen = queue(lab, BOB, "sh", "-c", looks)
     assert "/spool/" in seen
     assert token[:8] not in seen
