@@ -25,7 +25,7 @@ from lbd.text.one_line import one_line
 ACTS_AT_ONCE, BYTES_AT_ONCE = 1000, 8 << 20  # jobs: as many as are written together
 # Of an order that somebody typed: its answer must come before the caller's LBM gives up (ACT_S), or
 # nobody is told what was done.
-ORDER_S = 12.0
+ORDER_S = 8.0
 TURN_S = 0.05  # of one order: then others are served, whatever its jobs cost
 LOOK_EVERY_S = 0.1  # whether the ledger can be written
 UNLESS_RESTARTED = "not at all if the dispatcher is restarted before"
@@ -47,6 +47,7 @@ class Orders:
         return await self._carried_out(asked, host)
 
     async def _carried_out(self, asked: pb.ActRequest, host: str) -> bytes:
+        began_s = clock_s()
         asker = self.owners.asker(asked.user, asked.uid if asked.HasField("uid") else None)
         try:
             found = await self._found(asked, asker)
@@ -72,7 +73,7 @@ class Orders:
         named = {row.shown for row in rows if row.id in found.named}
         named |= {selector for selector, _ in found.problems}
         problems, skipped = list(found.problems), list[Problem]()
-        in_turn, began_s = order.in_turn(rows), clock_s()
+        in_turn = order.in_turn(rows)
         for number, row in enumerate(in_turn, 1):
             try:
                 if row.id not in may:

@@ -203,7 +203,7 @@ class Notifications:
     async def _drop_strangers_hourly(self) -> None:
         while True:
             await self._drop_strangers(time.time())
-            await asyncio.sleep(HOUR_S)
+            await asyncio.sleep(HOUR_S if self._queue.ledger else RETRY_S)
 
     async def _drop_strangers(self, unix_s: float) -> None:
         """Drops notices of a ledger that the queue does not have any more, and has not for long."""

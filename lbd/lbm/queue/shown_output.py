@@ -1,6 +1,7 @@
 """The output that an `lbrun -q` shows of its jobs: each attempt's from where it was last shown."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -17,6 +18,10 @@ RETRY_FOR_S = 60.0  # for a daemon that is restarting
 # the next attempt on a host that took longer
 SILENT_S, SILENT_AGAIN_S = 20.0, 1.0
 SLOWEST_BYTES_PER_S = 1 << 16  # slower ones would hold up the outputs of other tasks
+UNENDED_MAX = 3  # answers that are not ended cost their whole time
+# Besides what a host would keep of an attempt by our own settings: its own may be larger, or its
+# disk unable to give back a part of a file.
+SPARE_BYTES = 1 << 28
 LEAST_BYTES = 1 << 12  # each piece counts as that many at least: hosts send few short ones
 
 
@@ -61,7 +66,8 @@ class ShownOutput:
     send: Callable[[bytes, bytes], Awaitable[None]]
     _shown: dict[int, dict[int, Shown]] = field(default_factory=dict)  # by job and attempt
     _given_up: set[str] = field(default_factory=set)  # hosts last asked in vain
-    _unending: set[str] = field(default_factory=set)  # hosts that did not end an answer
+    _unending: set[str] = field(default_factory=set)  # hosts that did not end their last answer
+    _unended: Counter[str] = field(default_factory=Counter)  # such answers of each host
 
     async def show(self, job: pb.JobInfo, *, follow: bool) -> None:
         """Shows the output that was not shown yet; with `follow` until its attempt has ended."""
@@ -117,6 +123,8 @@ class ShownOutput:
             try:
                 await self._show_pieces(job, number, host, follow=follow)
                 self._given_up.discard(host)
+                if self._unended[host] < UNENDED_MAX:  # it was restarted, or its disk was slow
+                    self._unending.discard(host)
                 return
             except LbdError as problem:
                 if follow:
@@ -126,6 +134,7 @@ class ShownOutput:
                     return
                 if isinstance(problem, Unending):
                     self._unending.add(host)
+                    self._unended[host] += 1
                 if host in self._unending or patience.ends(asyncio.get_running_loop().time()):
                     self._given_up.add(host)
                     text = f"job {job}: {problem}; its output once {host} is back: lbctl logs {job}"
@@ -143,7 +152,7 @@ class ShownOutput:
             follow=follow,
         )
         limit_s = SILENT_AGAIN_S if host in self._unending else SILENT_S
-        left_bytes = self.queue.kept_bytes
+        left_bytes = self.queue.kept_bytes + SPARE_BYTES
         now_s = asyncio.get_running_loop().time
         try:
             async with asyncio.timeout(None if follow else limit_s) as patience:
@@ -155,7 +164,7 @@ class ShownOutput:
                         continue
                     left_bytes -= max(size, LEAST_BYTES)
                     if left_bytes < 0:
-                        kept = "more output than it keeps of an attempt (dispatch.max_output_bytes)"
+                        kept = "more output than it may keep (dispatch.max_output_bytes)"
                         raise Unending(f"{host} sends {kept}")
                     read_s = now_s() - came_s if size else 0.0
                     patience.reschedule(ends_s + read_s + size / SLOWEST_BYTES_PER_S)

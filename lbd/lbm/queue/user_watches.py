@@ -9,6 +9,7 @@ users (queue/submit.py).
 """
 
 import asyncio
+import logging
 from typing import Generic, Protocol, TypeVar
 
 from lbd.errors import LbdError
@@ -16,6 +17,8 @@ from lbd.lbm.owner.accounts import NAMES
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.text.ranges import selectors_of
+
+log = logging.getLogger("lbd.lbm")
 
 Why = TypeVar("Why")
 PAUSE_S = 0.5  # between streams of one user
@@ -83,11 +86,14 @@ class UserWatches(Generic[Why]):
             user, selectors = await NAMES.look_up(uid), selectors_of(jobs)
             asked = pb.JobsAsked(selectors=selectors, user=user, once_ended=True, by_number=True)
             async for reply in self._queue.watch(asked, ledger):
-                if reply.error:
-                    await self._watcher.forgotten(jobs, user, ledger)
-                    await asyncio.sleep(RETRY_S)
                 for job in reply.jobs:
                     if job.id in jobs:
                         self._watcher.job_ended(job, jobs.pop(job.id))
+                if reply.error and jobs:
+                    await self._watcher.forgotten(jobs, user, ledger)
+                    await asyncio.sleep(RETRY_S)
         except LbdError:
+            await asyncio.sleep(RETRY_S)
+        except Exception:  # a fault of ours ends this stream, not the LBM
+            log.exception("a stream of ended jobs was closed")
             await asyncio.sleep(RETRY_S)

@@ -47,6 +47,7 @@ def shown(monkeypatch):
     monkeypatch.setattr(shown_output, "SILENT_S", 0.15)
     monkeypatch.setattr(shown_output, "SILENT_AGAIN_S", 0.01)
     monkeypatch.setattr(shown_output, "SLOWEST_BYTES_PER_S", 1000)
+    monkeypatch.setattr(shown_output, "SPARE_BYTES", 0)
     said = []
 
     async def send(tag, body):
@@ -78,7 +79,7 @@ async def test_a_host_whose_answer_does_not_end_keeps_back_nothing_else(shown, h
     assert printed(shown).count(WORDS) == 3
     assert len(b"".join(printed(shown))) <= 2 * 10_100_000 + 3 * len(WORDS)
     first, again = warned(shown)
-    why = "sends more output than it keeps" if host == "floods" else "does not send the rest"
+    why = "sends more output than it may keep" if host == "floods" else "does not send the rest"
     assert f"{host} {why}" in first
     assert "lbctl logs 1" in first
     assert "lbctl logs 3" in again
@@ -88,11 +89,19 @@ async def test_a_host_whose_answer_does_not_end_keeps_back_nothing_else(shown, h
 async def test_a_host_that_did_not_end_an_answer_is_not_waited_for_again(shown, monkeypatch):
     """One that ended every other answer was waited for 20 s each time."""
     async with asyncio.timeout(20):
+        monkeypatch.setattr(shown_output, "UNENDED_MAX", 1)
         await shown.show(ended(1, "tricky"), follow=False)
         monkeypatch.setattr(shown_output, "SILENT_S", 3600.0)
         for number in (2, 3):
             await shown.show(ended(number, "tricky"), follow=False)
     assert len(warned(shown)) == 2
+
+
+async def test_a_host_that_stalled_once_and_then_ended_an_answer_has_all_the_time_again(shown):
+    await shown.show(ended(1, "tricky"), follow=False)
+    assert shown._unending
+    await shown.show(ended(2, "tricky"), follow=False)
+    assert not shown._unending
 
 
 async def test_output_that_comes_slowly_is_waited_for(shown):

@@ -114,3 +114,25 @@ async def test_a_user_without_jobs_left_has_no_stream_until_there_are_more():
         queue.end(2)
         await until(lambda: not jobs[ONE])
         assert len(queue.asked) == 2
+
+
+async def test_what_goes_wrong_in_a_stream_ends_that_stream_alone(monkeypatch):
+    """A dispatcher that told of all jobs, and then of a fault, ended the LBM."""
+    monkeypatch.setattr(user_watches, "RETRY_S", 0.0)
+    jobs, faults = {ONE: {1}, OTHER: {2}}, []
+    async with watched(jobs) as (queue, _):
+        watch = queue.watch
+
+        async def watch_badly(asked, ledger):
+            async for reply in watch(asked, ledger):
+                yield reply
+            if asked.user == user_name(ONE) and not faults:
+                faults.append("of the dispatcher")
+                yield pb.JobsInfo(error="no such job")
+                raise IndexError("of ours")
+
+        queue.watch = watch_badly
+        queue.end(1)
+        await until(lambda: faults and not jobs[ONE])
+        queue.end(2)
+        await until(lambda: not jobs[OTHER])
