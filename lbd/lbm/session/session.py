@@ -1,7 +1,6 @@
 """lbm.sock: the local users' side. Raw sockets, because descriptors come along (SCM_RIGHTS)."""
 
 import asyncio
-import contextlib
 import signal
 import socket
 import time
@@ -175,11 +174,9 @@ class Connection:
 
     async def _gone(self) -> None:
         """Returns once the client has hung up. What it asks before is kept for its turn."""
-        with contextlib.suppress(ValueError):  # of what makes no sense it hears after its answer
-            self._unheard = await self._read()
-            if not self._unheard:
-                return
-        await asyncio.get_running_loop().create_future()
+        self._unheard = await self._read()
+        if self._unheard:
+            await asyncio.get_running_loop().create_future()
 
     async def _serve_command(self, request: ClientRequest) -> None:
         self.command = command = self._new_command(request)

@@ -1,9 +1,11 @@
 """One question over lbm.sock (`lbctl`), and the answer to it."""
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 
 from lbd.lbm.session.client import Attending
 from lbd.local.caller import Caller
@@ -32,7 +34,7 @@ class SocketQuestion:
         reply = self._reply(answer, turns)
         if "id" not in self.question or self.question.get("op") in ORDERS:
             return await reply
-        attending = Attending(gone, lambda: None)
+        attending = Attending(partial(hung_up, gone), lambda: None)
         try:
             return await attending.run(reply)
         finally:
@@ -46,3 +48,10 @@ class SocketQuestion:
                 async with asyncio.timeout(SEND_S):
                     await asyncio.get_running_loop().sock_sendall(self.sock, message)
         return True
+
+
+async def hung_up(gone: Callable[[], Coroutine[object, object, None]]) -> None:
+    """Returns once the client is `gone`. One that sends nonsense gets its answer first."""
+    with contextlib.suppress(ValueError):
+        return await gone()
+    await asyncio.get_running_loop().create_future()
