@@ -208,3 +208,21 @@ async def test_a_question_that_comes_before_the_last_answer_is_answered_in_turn(
         client.close()
         await serving
     assert [decode(*frame)["id"] for frame in heard] == [1, 2]
+
+
+async def test_who_sends_nonsense_after_a_question_gets_its_answer_first(asking):
+    client, connection, answers = asking
+    heard, split, loop = [], frames.Splitter(1 << 20), asyncio.get_running_loop()
+    async with asyncio.timeout(20):
+        serving = asyncio.create_task(connection.serve())
+        client.send(encode({"op": "queue.logs", "id": 1}))
+        await until(lambda: answers.begun)
+        client.send(b"\xff" * 64)  # a frame of four gigabytes
+        loop.call_later(0.1, answers.free.set)
+        while not heard:
+            data = await loop.sock_recv(client, 1 << 16)
+            assert data, "it was closed without an answer"
+            heard = split.feed(data)
+        client.close()
+        await serving
+    assert decode(*heard[0])["id"] == 1
