@@ -68,6 +68,12 @@ def note(job, uid):
     return Note(f"{job:032x}", "", job, 1, uid, 0o022, "/", ["in"], ["out"])
 
 
+class NoneEnded(AllEnded):
+    async def watch(self, asked, ledger):
+        await asyncio.get_running_loop().create_future()
+        yield
+
+
 @contextlib.asynccontextmanager
 async def running(files):
     task = asyncio.create_task(files.run())
@@ -377,7 +383,6 @@ async def test_the_names_of_one_users_files_leave_memory_for_others(tmp_path, mo
     files = QueuedFiles(config, Packing(), no_queue())
     long = SimpleNamespace(**names, umask=0o022)
     jobs = itertools.count(1)
-
     made, refused = [await queued(files, long, HOSTILE, next(jobs))], ""
     while not refused:
         try:
@@ -387,7 +392,7 @@ async def test_the_names_of_one_users_files_leave_memory_for_others(tmp_path, mo
     assert (refused, 3 <= len(made) < 40) == (queued_files.TOO_MANY_NAMES, True)
     await queued(files, long, OTHER, next(jobs))
     kept = files.store.memory._of_user
-    later = Brought(config)
+    later = Brought(config, NoneEnded())
     async with running(later):
         await until(lambda: later.store.memory._of_user == kept)
     for one in made:
