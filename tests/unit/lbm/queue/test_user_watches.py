@@ -79,7 +79,7 @@ def of_user(queue, uid):
 async def test_more_jobs_of_one_user_touch_no_stream_of_another():
     jobs = {ONE: {1}, OTHER: {2}}
     async with watched(jobs) as (queue, watches):
-        await until(lambda: of_user(queue, OTHER))
+        await until(lambda: of_user(queue, ONE) and of_user(queue, OTHER))
         for job in range(3, 10):
             jobs[ONE].add(job)
             watches.look(ONE)
@@ -108,7 +108,8 @@ async def test_a_user_without_jobs_left_has_no_stream_until_there_are_more():
     async with watched(jobs) as (queue, watches):
         queue.end(1)
         await until(lambda: not watches._fresh)
-        assert len(asyncio.all_tasks()) == 2
+        names = (f"watch jobs of user {ONE}", f"stream of user {ONE}", f"await jobs of user {ONE}")
+        await until(lambda: not {one.get_name() for one in asyncio.all_tasks()} & {*names})
         jobs[ONE].add(2)
         watches.look(ONE)
         queue.end(2)
