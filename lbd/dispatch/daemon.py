@@ -161,7 +161,7 @@ class Dispatcher:
         records = [action for action in actions if isinstance(action, Record)]
         say(self.life, actions)
         saved = self.ledger.record(records, time.time()) if records else None
-        self.batches.put(Batch(actions, saved, done, clock_s(), host))
+        self.batches.put(Batch(actions, saved, done, clock_s(), host, len(records)))
         return done
 
     async def settled(self) -> None:

@@ -92,7 +92,7 @@ class Orders:
                     said.append((row.shown, by_shown_id(str(problem), row)))
             if not number % ACTS_AT_ONCE or unsettled_bytes >= BYTES_AT_ONCE:
                 # lets other requests in between, on the disk too
-                if why := await self._why_not_on(asked, began_s if reply.done_ids else clock_s()):
+                if why := await self._why_stopped(asked, began_s if reply.done_ids else clock_s()):
                     problems += of_each([one.shown for one in in_turn[number:]], why)
                     break
                 unsettled_bytes = 0
@@ -107,7 +107,7 @@ class Orders:
         add_failures(reply, problems, named)
         return reply.SerializeToString()
 
-    async def _why_not_on(self, asked: pb.ActRequest, since_s: float) -> str:
+    async def _why_stopped(self, asked: pb.ActRequest, since_s: float) -> str:
         """Why the rest of an order is not done; "" if it is."""
         if until := await self._unwritten(asked):
             return f"not done; try again once {until}"

@@ -222,7 +222,8 @@ class QueueService:
                 await self._job_views.add_given(newest, [row for row, _ in lines])
             unlisted = 0
             if not asked.selectors and (len(newest) < len(jobs) or len(jobs) >= ANSWER_MAX):
-                all_of_them = await self._finder.count(*given[1:3], by_array=asked.by_array)
+                whose = self._asker(asked), asked.ended_too
+                all_of_them = await self._finder.count(*whose, by_array=asked.by_array)
                 unlisted = max(0, all_of_them - len(newest))
             tail = pb.JobsInfo(unlisted=unlisted)
             return await encoded(newest, absent or ()) + tail.SerializeToString()

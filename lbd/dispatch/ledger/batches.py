@@ -5,7 +5,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Sequence, Set
 from dataclasses import dataclass
 
-from lbd.dispatch.core.records import Action, Begin, Changed, Fate, Record
+from lbd.dispatch.core.records import Action, Begin, Changed, Fate
 from lbd.model import ENDED_STATES, HostId, JobId
 from lbd.text.job_limits import HELD_MAX
 
@@ -23,8 +23,8 @@ class Batch:
     done: "asyncio.Future[None]"
     since_s: float
     host: HostId | None = None  # whose reports called for them
+    records: int = 0  # of the actions: what must be written
     ran: Set[JobId] = frozenset()  # jobs that ran and have ended
-    records: int = 0  # of the actions
     is_told: bool = False  # whether it is known to be late
 
 
@@ -42,7 +42,6 @@ class Batches:
         }
         self.ran |= batch.ran
         if batch.host is not None:
-            batch.records = sum(isinstance(one, Record) for one in batch.actions)
             self._unsaved[batch.host] += batch.records
         self._queue.append(batch)
         self._more.set()
@@ -58,7 +57,8 @@ class Batches:
         self.ran -= batch.ran
         if batch.host is not None:
             self._unsaved[batch.host] -= batch.records
-            self._unsaved += Counter()  # without those that have none left
+            if not self._unsaved[batch.host]:
+                del self._unsaved[batch.host]
         return batch
 
     def check_room(self, host: HostId) -> None:

@@ -1,6 +1,6 @@
 """A sample of the jobs that ended lately, in which each user has an even share.
 
-Of whoever has more jobs than the share every n-th one is taken, so that each stands for n. So the
+If a user has more jobs than that, every n-th one is taken, and each of these stands for n. So the
 sample is bounded, nobody's jobs push those of others out, and it still tells how many jobs and how
 much work there were of whom. (The newest jobs of each would not: a user's last minute, just before
 a look, would count as if it had always been like that.)

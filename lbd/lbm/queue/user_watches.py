@@ -2,7 +2,7 @@
 
 It looks through the jobs of a stream in the order of their numbers, and charges the time to the
 user that the stream names. So no user's jobs keep us from hearing of another's. To watch more jobs
-of a user, their stream is opened again, and the dispatcher begins anew. So a stream stays open for
+of a user, their stream is opened again, and the dispatcher starts over. So a stream stays open for
 at least as long as it takes to look through all of its jobs: who submits one job after another
 still hears of the ends of all. There are no more streams than accounts: nothing is queued for other
 users (queue/submit.py).

@@ -51,7 +51,8 @@ class SocketQuestion:
 
 
 async def hung_up(gone: Callable[[], Coroutine[object, object, None]]) -> None:
-    """Returns once the client is `gone`. One that sends nonsense gets its answer first."""
+    """Returns once the client is `gone`. One whose next frame is invalid gets its answer
+    first."""
     with contextlib.suppress(ValueError):
         return await gone()
     await asyncio.get_running_loop().create_future()
