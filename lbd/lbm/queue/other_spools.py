@@ -9,6 +9,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from lbd.errors import Unavailable
+from lbd.lbm.queue.spool import PIECE_BYTES
 from lbd.lbm.session.cluster import Cluster, NotInCluster
 from lbd.local.json_socket import AWAY, Refusal
 from lbd.local.rate_limit import TimeShares
@@ -29,10 +30,19 @@ LOGS, FILES = "/lbd.v1.Lbm/Logs", "/lbd.v1.Lbm/Files"
 # one host may take SHARE of this LBM's time: 600 MB/s at 256 KiB a piece.
 SHARE, PIECE_S = 0.25, 1e-4
 STALLED_S = 5.0  # of a reader; asking for the rest later costs one call
+# Besides what a host would keep of an attempt by our own settings: its own may be larger, or its
+# disk unable to give back a part of a file.
+SPARE_BYTES = 1 << 28
+# Of an ended attempt few pieces are short: the last ones, and those before what was dropped.
+SHORT_BYTES, SHORT_MAX = PIECE_BYTES // 4, 64
 
 
 class NotKept(Unavailable):
     """The host does not have the file, or not any more."""
+
+
+class Unending(Unavailable):
+    """A host does not end what it sends."""
 
 
 class OtherSpools:
@@ -118,6 +128,19 @@ async def first_piece(
         raise Refusal(str(problem), AWAY) from None
     except TimeoutError:
         raise Refusal(f"cannot get output from {host}: {SILENT}", AWAY) from None
+
+
+def sent_bytes(host: str, piece: pb.LogsPiece, before_bytes: int, kept_bytes: int) -> int:
+    """Returns how much that host has sent of an ended attempt: `before_bytes` and this piece, which
+    counts as more than it has if it is short. `kept_bytes`: what a host keeps of an attempt. Raises
+    Unending if it is too much."""
+    most_bytes, size = kept_bytes + SPARE_BYTES, len(piece.output) + len(piece.error)
+    is_short = size < SHORT_BYTES
+    sent = before_bytes + (most_bytes // SHORT_MAX if is_short else size)
+    if sent > most_bytes:
+        much = "more output than it may keep (dispatch.max_output_bytes)"
+        raise Unending(f"{host} sends {'its output in too many pieces' if is_short else much}")
+    return sent
 
 
 @contextlib.contextmanager

@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from lbd.errors import LbdError, Unavailable
+from lbd.errors import LbdError
 from lbd.lbm.queue.dispatcher_client import CHECKPOINT, DispatcherClient
 from lbd.lbm.queue.logs import why_not_whole
-from lbd.lbm.queue.other_spools import NotKept
+from lbd.lbm.queue.other_spools import NotKept, Unending, sent_bytes
 from lbd.local import client_tags as tags
 from lbd.net.gen import dispatch_pb2 as pb
 
@@ -19,14 +19,6 @@ RETRY_FOR_S = 60.0  # for a daemon that is restarting
 SILENT_S, SILENT_AGAIN_S = 20.0, 1.0
 SLOWEST_BYTES_PER_S = 1 << 16  # slower ones would hold up the outputs of other tasks
 UNENDED_MAX = 3  # answers that are not ended cost their whole time
-# Besides what a host would keep of an attempt by our own settings: its own may be larger, or its
-# disk unable to give back a part of a file.
-SPARE_BYTES = 1 << 28
-LEAST_BYTES = 1 << 12  # each piece counts as that many at least: hosts send few short ones
-
-
-class Unending(Unavailable):
-    """A host does not end its answer, whether it says anything or not."""
 
 
 @dataclass(slots=True)
@@ -152,7 +144,7 @@ class ShownOutput:
             follow=follow,
         )
         limit_s = SILENT_AGAIN_S if host in self._unending else SILENT_S
-        left_bytes = self.queue.kept_bytes + SPARE_BYTES
+        sent = 0
         now_s = asyncio.get_running_loop().time
         try:
             async with asyncio.timeout(None if follow else limit_s) as patience:
@@ -162,10 +154,7 @@ class ShownOutput:
                     size = await self._show_piece(shown, host, piece)
                     if ends_s is None:
                         continue
-                    left_bytes -= max(size, LEAST_BYTES)
-                    if left_bytes < 0:
-                        kept = "more output than it may keep (dispatch.max_output_bytes)"
-                        raise Unending(f"{host} sends {kept}")
+                    sent = sent_bytes(host, piece, sent, self.queue.kept_bytes)
                     read_s = now_s() - came_s if size else 0.0
                     patience.reschedule(ends_s + read_s + size / SLOWEST_BYTES_PER_S)
         except TimeoutError:

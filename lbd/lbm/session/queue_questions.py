@@ -4,7 +4,6 @@ No answer waits for long: a client that follows asks again, so it also survives 
 """
 
 import asyncio
-import base64
 import contextlib
 import os
 import time
@@ -15,9 +14,7 @@ from lbd.errors import Unavailable
 from lbd.keeper.local_account import NO_UID, Asker, is_same
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.owner.accounts import user_name
-from lbd.lbm.queue.dispatcher_client import CHECKPOINT, NO_QUEUE, DispatcherClient
-from lbd.lbm.queue.logs import why_not_whole
-from lbd.lbm.queue.other_spools import first_piece
+from lbd.lbm.queue.dispatcher_client import NO_QUEUE, DispatcherClient
 from lbd.lbm.session.job_records import attempt_json, given_json, job_json, needs_json
 from lbd.lbm.session.queue_json import (
     LeftOut,
@@ -36,8 +33,8 @@ from lbd.lbm.session.queue_json import (
     target_json,
     update_of,
     which_task,
-    why_no_output,
 )
+from lbd.lbm.session.queue_output import piece_of
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
 from lbd.local.json_socket import SEVERAL, Json, Refusal, bounded_s
@@ -49,9 +46,7 @@ from lbd.text.needs_words import needs_text, read_needs_text
 from lbd.text.one_line import one_line
 
 PATIENCE_MAX_S = 20.0  # for one answer
-OUTPUT_S = 10.0  # for hosts that keep a job's output; clients also wait while the queue is asked
 AGAIN_S = 1.0
-PLACE_MAX = 1 << 62
 FULL_CHARS = 300
 ABSENT_MAX, ABSENT_CHARS = 20, 400
 
@@ -275,44 +270,7 @@ class QueueAnswers:
             if found and all(job.array_id == found[0].array_id != 0 for job in found):
                 raise Refusal(which_task(found), SEVERAL)
             raise Refusal("output is shown for one job at a time")
-        job = found[0]
-        wanted, seen, at = map(question.get, ("attempt", "seen_attempt", "at"))
-        ended = job.state in ENDED_NAMES
-        chain = [wanted] if isinstance(wanted, int) else shown_of(job, ended)
-        attempts = {one.number: one for one in job.attempts}
-        if not chain or chain[-1] not in attempts:
-            if wanted is not None or ended:
-                if wanted is not None:
-                    raise Refusal(f"job {name_of(job)} has no attempt {wanted}")
-                raise Refusal(why_no_output(job), "unavailable")
-            # A client that has seen some of it continues from there once the attempt is known
-            # again.
-            return {"data": [], "at": at or [0, 0], "attempt": 0, "more": True, "state": job.state}
-        number, output_at, error_at = chain[-1], 0, 0
-        reply: Json = {"attempt": number, "state": job.state}
-        give_up_s = asyncio.get_running_loop().time() + OUTPUT_S
-        for number in chain:
-            if isinstance(seen, int) and number < seen:
-                continue
-            known = at is not None and seen in (0, None, number)
-            output_at, error_at = places_of(at) if known else (0, 0)
-            asked = pb.LogsRequest(
-                job=str(job.id), attempt=number, output_at=output_at, error_at=error_at
-            )
-            reply |= {"attempt": number, "continued": number != chain[0]}
-            host = attempts[number].host
-            piece = await first_piece(self._queue().spools, host, asked, give_up_s)
-            if piece.trouble and number == chain[-1]:
-                raise Unavailable(f"{host}: {piece.trouble}")
-            if piece.cut or piece.trouble:
-                reply["warning"] = why_not_whole(host, piece)
-            if piece.output or piece.error:
-                data = [base64.b64encode(data).decode() for data in (piece.output, piece.error)]
-                reply |= {"data": data, "at": [piece.output_at, piece.error_at]}
-                return reply | {"more": True, "dropped_bytes": piece.dropped_bytes}
-        alive = attempts[number].state in ("leased", "running", "suspended")
-        more = alive or (wanted is None and not ended)
-        return reply | {"data": [], "at": [output_at, error_at], "more": more}
+        return await piece_of(found[0], question, self._queue())
 
 
 def add_troubles(jobs: Iterable[pb.JobInfo], troubles: Mapping[int, str]) -> None:
@@ -323,30 +281,11 @@ def add_troubles(jobs: Iterable[pb.JobInfo], troubles: Mapping[int, str]) -> Non
             job.reason = "; ".join(filter(None, (job.reason, trouble)))
 
 
-def shown_of(job: pb.JobInfo, ended: bool) -> list[int]:
-    """The attempts whose output is the job's: those that stopped at a checkpoint, and the last. The
-    last is left out if it may be ended and start again: nobody shall see its output then."""
-    kept = [one.number for one in job.attempts if one.state == CHECKPOINT]
-    ran = job.started or job.state == "lost" or not ended  # otherwise its last attempt never began
-    if job.attempt and job.attempt not in kept and ran and (job.is_final or ended):
-        kept.append(job.attempt)
-    return kept
-
-
 def whole(value: object) -> int:
     """Raises ValueError."""
     if not isinstance(value, int) or not 0 < value < 1 << 31:
         raise ValueError("slots must be a number above 0")
     return value
-
-
-def places_of(at: object) -> tuple[int, int]:
-    """The positions in the outputs where the next piece begins. Raises ValueError."""
-    match at:
-        case [int(output_at), int(error_at)]:
-            if 0 <= output_at < PLACE_MAX and 0 <= error_at < PLACE_MAX:
-                return output_at, error_at
-    raise ValueError("at must be two places in the outputs")
 
 
 def selectors_of(question: Json) -> list[str]:

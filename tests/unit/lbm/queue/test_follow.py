@@ -11,7 +11,7 @@ from lbd.lbm.queue import shown_output
 from lbd.lbm.queue.follow import FollowedJobs, begin_text
 from lbd.lbm.queue.shown_output import Patience
 from lbd.lbm.session.queue_json import why_no_output
-from lbd.lbm.session.queue_questions import shown_of
+from lbd.lbm.session.queue_output import shown_of
 from lbd.local import client_tags as tags
 from lbd.net.gen import dispatch_pb2 as pb
 

@@ -31,7 +31,7 @@ CALLER = SimpleNamespace(uid=OWN, person=OWN)
 class Queue:
     """A dispatcher with a job of each, and one whose user number it does not report."""
 
-    hosts = ("h1",)
+    hosts, kept_bytes = ("h1",), 1 << 20
 
     def __init__(self):
         self.asked, self.unlisted = [], 0
