@@ -76,9 +76,9 @@ VERBS = {
     "lbd.cli.ctl.trust": {
         "init": "create a cluster on its first host: an authority and a certificate",
         "join": "join this host to a cluster, with a token",
-        "token": "create, list and revoke tokens for joining",
         "revoke": "revoke a host's certificates, cluster-wide",
     },
+    "lbd.cli.ctl.cluster.tokens": {"token": "create, list and revoke tokens for joining"},
     "lbd.cli.ctl.cluster.authority": {
         "authority": "show where the cluster's authority is; move it to another host",
     },

@@ -25,6 +25,7 @@ from lbd.trust.token import SECRET_BYTES, Token
 
 NAME_SHOWN = 80  # characters shown of a refused name
 TOKENS_MAX = 256
+USES_MAX = 256  # of one token
 # Modes where the daemons may read who has a certificate, but not sign one.
 DIRECTORY_MODE, KEY_MODE, LEDGER_MODE = 0o750, 0o600, 0o640
 TOKEN_KEPT_S = 86400.0  # after its end: long enough to report what became of it
@@ -118,16 +119,16 @@ class Authority:
     # -- hosts -----------------------------------------------------------------------------------
 
     def join(self, token_id: str, host: str, request: bytes, now_s: float) -> bytes:
-        """Returns a new host's first certificate; the token is used up.
+        """Returns a new host's first certificate; one use of the token is spent.
 
         A token for that very name also replaces a host that has it: a reinstalled machine.
         """
         check_name(host)
         with self._locked() as ledger:
             token = usable_token(ledger, token_id, host, now_s)
-            spent = replace(ledger, tokens=tuple(
-                replace(t, used_by=host) if t.id == token_id else t for t in ledger.tokens
-            ))  # fmt: skip
+            used = replace(token, used_by=host, uses_left=token.uses_left - 1)
+            tokens = tuple(used if one is token else one for one in ledger.tokens)
+            spent = replace(ledger, tokens=tokens)
             if token.host == host and self._is_valid(spent, host, now_s):
                 spent = spent.without(host)
             return self._admit(spent, host, request, now_s)
@@ -242,9 +243,14 @@ class Authority:
 
     # -- tokens ----------------------------------------------------------------------------------
 
-    def new_token(self, host: str, life_s: float, now_s: float) -> Token:
+    def new_token(self, host: str, life_s: float, now_s: float, uses: int = 1) -> Token:
+        """`host`: the only one that may use it; "": any, `uses` of them. Raises LbdError."""
         if host:
             check_name(host)
+        if not 1 <= uses <= USES_MAX:
+            raise ConfigError(f"a token can be for 1 to {USES_MAX} hosts")
+        if host and uses > 1:
+            raise ConfigError(f"a token for {host} is for one host: leave out --uses or {host}")
         if not 1.0 <= life_s <= TOKEN_LIFE_MAX_S:
             raise ConfigError("a token's lifetime must be 1 second to 30 days")
         fingerprint = certificates.fingerprint(self.certificate)
@@ -254,7 +260,7 @@ class Authority:
             if len(kept) >= TOKENS_MAX:
                 raise LbdError(f"there are {TOKENS_MAX} tokens; first `lbctl token revoke` some")
             anchor = certificates.anchor_of(token, now_s).decode()
-            record = TokenRecord(token.id, anchor, now_s + life_s, host)
+            record = TokenRecord(token.id, anchor, now_s + life_s, host, uses_left=uses)
             self._save(replace(ledger, tokens=(*kept, record)))
         return token
 
@@ -313,7 +319,7 @@ def usable_token(ledger: Ledger, number: str, host: str, now_s: float) -> TokenR
     token = ledger.token(number)
     if token is None:
         raise LbdError(f"token {number} is unknown here")
-    if token.used_by:
+    if token.uses_left < 1:
         raise LbdError(f"token {number} has already been used, by {token.used_by}")
     if now_s > token.until_s:
         raise LbdError(f"token {number} expired {now_s - token.until_s:.0f} s ago")

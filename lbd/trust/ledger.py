@@ -28,7 +28,8 @@ class TokenRecord:
     anchor: str  # PEM
     until_s: float
     host: str = ""  # the only host that may join with it; "" = any
-    used_by: str = ""
+    used_by: str = ""  # the last host that joined with it
+    uses_left: int = 1
 
 
 @dataclass(frozen=True, slots=True)

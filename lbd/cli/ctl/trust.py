@@ -1,4 +1,4 @@
-"""Membership of the cluster: `lbctl init`, `join`, `token`, `revoke`."""
+"""Membership of the cluster: `lbctl init`, `join`, `revoke`."""
 
 import argparse
 import os
@@ -9,7 +9,6 @@ from pathlib import Path
 
 from lbd.cli.ctl.cluster import units
 from lbd.cli.ctl.cluster.queue_place import place_on_first_host
-from lbd.cli.ctl.config import sign_again
 from lbd.cli.ctl.own_address import (
     certified,
     check_address,
@@ -20,14 +19,11 @@ from lbd.cli.ctl.own_address import (
     say_if_unheard,
 )
 from lbd.cli.ctl.own_config import Keys, OwnConfig, complete, need_writable, own_config, set_in
-from lbd.cli.ctl.verb import Run, Verb, say
+from lbd.cli.ctl.verb import Verb, say
 from lbd.cli.daemons.privilege import make_account
 from lbd.cli.program import Parser
-from lbd.cli.quantities import duration
 from lbd.config.load import SYSTEM_FILE, absent_file, load, load_new
 from lbd.config.schema import Config
-from lbd.console.daemons import Daemons
-from lbd.console.output import print_json, print_table
 from lbd.errors import ConfigError, LbdError
 from lbd.keeper.gate import find_account
 from lbd.local.starting import how_to_start
@@ -35,7 +31,6 @@ from lbd.model import target_of
 from lbd.net import joining
 from lbd.process.accounts import DEFAULT, ROOT
 from lbd.text.host_name import NAME_RULE, is_host_name
-from lbd.text.one_line import one_line
 from lbd.text.units import duration_text
 from lbd.trust import certificates
 from lbd.trust import token as tokens
@@ -47,11 +42,6 @@ from lbd.trust.root_directory import check_root_directory
 TOKEN_LIFE_S = 3600.0
 TOKEN_CHARS_MAX = 1000
 ELSEWHERE = ("192.0.2.1", 9)  # reserved address: shows which of our addresses routes to the outside
-TOKEN_ABOUT = {
-    "create": "print a token that lets one new host join",
-    "list": "list open and recently used tokens",
-    "revoke": "make a token unusable",
-}
 
 
 def add_own_options(parser: Parser) -> None:
@@ -81,30 +71,6 @@ def add_join_options(parser: Parser) -> None:
 def add_revoke_options(parser: Parser) -> None:
     parser.add_config_options()
     parser.add_argument("host", metavar="HOST")
-
-
-def add_token_commands(parser: Parser) -> None:
-    parser.add_config_options()
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for word, about in TOKEN_ABOUT.items():
-        made: Parser = commands.add_parser(word, description=about, help=about)
-        add_token_options(made, word)
-
-
-def add_token_options(parser: Parser, word: str) -> None:
-    parser.set_defaults(run={"create": create, "list": list_, "revoke": forget}[word])
-    if word == "create":
-        parser.add_argument("host", metavar="HOST", nargs="?", type=host_name,
-                            help="the host that may use it; it replaces a host of that "
-                                 "name")  # fmt: skip
-        parser.add_argument("--any", action="store_true",
-                            help="any host may use it, under a name that is free")  # fmt: skip
-        parser.add_argument("--expires", "--valid", metavar="DUR", type=duration,
-                            default=TOKEN_LIFE_S, help="valid for (default 1h)")  # fmt: skip
-    if word == "revoke":
-        parser.add_argument("id", metavar="ID", help="as shown by `lbctl token list`")
-    else:
-        parser.add_json()
 
 
 # -- this host -----------------------------------------------------------------------------------
@@ -306,65 +272,6 @@ def unreadable(path: Path) -> Path | None:
     return None
 
 
-def create(options: argparse.Namespace, path: str | None) -> int:
-    config, authority = need_authority(path)
-    if options.host and options.any:
-        raise ConfigError(f"give either {options.host} or --any, not both")
-    now_s = time.time()
-    token = authority.new_token(options.host or "", options.expires, now_s)
-    sign_again(Daemons(config), options.host or "")
-    if options.json:
-        until = {"id": token.id, "until": now_s + options.expires, "host": options.host or None}
-        print_json({"token": token.text(), **until})
-        return 0
-    target = target_of(config.host.address, config.lim.port)
-    where = options.host or "the new host"
-    within = duration_text(options.expires)
-    if not options.host and not options.any:
-        say("the first host to use it may join; `lbctl token create HOST` makes one for that host")
-    if not sys.stdout.isatty():  # a program that reads the token needs no more
-        print(token.text())
-        return 0
-    print(f"on {where}, within {within}:")
-    print(f"  {tokens.joining_command(target, token.text())}")
-    return 0
-
-
-def list_(options: argparse.Namespace, path: str | None) -> int:
-    _, authority = need_authority(path)
-    now_s = time.time()
-    rows = [
-        {
-            "id": token.id,
-            "state": "used" if token.used_by else "open" if now_s < token.until_s else "ended",
-            "host": token.used_by or token.host or None,
-            "until": token.until_s,
-        }
-        for token in authority.ledger().tokens
-    ]
-    if options.json:
-        print_json({"tokens": rows})
-        return 0
-    shown = [
-        (row["id"], row["state"], one_line(str(row["host"] or "any")), left(row["until"], now_s))
-        for row in rows
-    ]
-    print_table(("TOKEN", "STATE", "HOST", ">LEFT"), [list(map(str, row)) for row in shown])
-    return 0
-
-
-def left(until_s: object, now_s: float) -> str:
-    seconds = float(str(until_s)) - now_s
-    return duration_text(seconds) if seconds > 0 else "-"
-
-
-def forget(options: argparse.Namespace, path: str | None) -> int:
-    _, authority = need_authority(path)
-    authority.revoke_token(options.id)
-    print(f"token {options.id} is revoked")
-    return 0
-
-
 def revoke(options: argparse.Namespace, path: str | None) -> int:
     config, authority = need_authority(path)
     signed = authority.revoke(options.host)
@@ -375,11 +282,6 @@ def revoke(options: argparse.Namespace, path: str | None) -> int:
     return 0
 
 
-def token(options: argparse.Namespace, path: str | None) -> int:
-    run: Run = options.run
-    return run(options, path)
-
-
 VERBS = {
     name: Verb(run, add, (example,), own_options=True)
     for name, run, add, example in (
@@ -387,8 +289,6 @@ VERBS = {
          "lbctl init --address 10.0.0.1        on the first host; prints how the next one joins"),
         ("join", join, add_join_options,
          "lbctl join 10.0.0.1 -                on every other host; asks for the token"),
-        ("token", token, add_token_commands,
-         "lbctl token create h7 --expires 10m  on the host where `lbctl init` ran"),
         ("revoke", revoke, add_revoke_options,
          "lbctl revoke h2                      on the host where `lbctl init` ran"),
     )

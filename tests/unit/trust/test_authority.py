@@ -61,6 +61,22 @@ def read(pem):
                                     + "-----END CERTIFICATE-----\n")  # fmt: skip
 
 
+def test_a_token_may_be_for_several_hosts_each_under_a_name_that_is_free(authority):
+    token = authority.new_token("", 60, NOW_S, uses=2)
+    authority.join(token.id, "h2", request(), NOW_S)
+    with pytest.raises(LbdError, match="already joined"):
+        authority.join(token.id, "h2", request(), NOW_S)
+    authority.join(token.id, "h3", request("h3"), NOW_S)
+    with pytest.raises(LbdError, match="already been used, by h3"):
+        authority.join(token.id, "h4", request("h4"), NOW_S)
+
+
+@pytest.mark.parametrize(("host", "uses"), [("h2", 2), ("", 0), ("", a.USES_MAX + 1)])
+def test_how_many_hosts_may_use_a_token_is_bounded(authority, host, uses):
+    with pytest.raises(ConfigError):
+        authority.new_token(host, 60, NOW_S, uses)
+
+
 def test_a_token_gives_one_certificate(authority):
     token = authority.new_token("", 60, NOW_S)
     made = authority.join(token.id, "h2", request(), NOW_S)
