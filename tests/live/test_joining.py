@@ -73,24 +73,11 @@ def test_a_token_for_any_host_says_so(tls_lab):
     assert done.stdout.startswith("lbd1-")
 
 
-def test_a_token_may_be_for_several_hosts(tls_lab):
-    def create(*words):
-        return tls_lab.run("h1", "lbctl", "token", "create", *words)
-
-    made = create("--uses", "3", "--json")
-    assert json.loads(made.stdout)["uses"] == 3
-    assert made.stderr == ""
-    rows = json.loads(tls_lab.run("h1", "lbctl", "token", "list", "--json").stdout)["tokens"]
-    assert [row["uses_left"] for row in rows if row["id"] == json.loads(made.stdout)["id"]] == [3]
-    assert refused(create("h9", "--uses", "2")).startswith("a token for h9 is for one host")
-    assert "'0' is no whole number from 1 to 256" in create("--uses", "0").stderr
-
-
 def test_a_host_joins_runs_commands_and_is_put_out(tls_lab, newcomer):
-    done = newcomer.join(new_token(tls_lab))
+    done = newcomer.join(token := new_token(tls_lab, "--uses", "2"))
     assert done.returncode == 0, done.stderr
     assert f"certificate of {newcomer.name} in" in done.stdout
-    again = refused(newcomer.join(new_token(tls_lab)))
+    again = refused(newcomer.join(token))
     assert "host new has already joined and its certificate is valid" in again
     assert newcomer.join(new_token(tls_lab, "new")).returncode == 0  # as if it had been revoked
     newcomer.start()
