@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 import math
-import queue
 import sqlite3
 import threading
 import time
@@ -29,8 +28,8 @@ from lbd.lbm.usage.gaps import Gap, gap_of, joined
 from lbd.lbm.usage.measures import SIZE_S_MIN
 from lbd.lbm.usage.record import job_of, usage_of
 from lbd.lbm.usage.store import PastJobs, UsageStore
+from lbd.lbm.usage.thread import AccountingThread
 from lbd.lbm.usage.writer import CANNOT_BE, UsageWriter
-from lbd.local.unwanted_descriptors import is_started
 from lbd.metrics.core.histogram import Histogram
 from lbd.metrics.core.table import OUTCOMES, SLOWDOWNS, TIMES_S
 from lbd.model import JobState
@@ -40,9 +39,6 @@ log = logging.getLogger("lbd.lbm")
 
 PAUSE_S = 1.0
 PENDING_MAX = 20_000  # jobs that wait for the thread
-RETRY_S = 5.0
-WORKS_MAX = 64  # tasks that wait for the thread
-ANSWER_S = 10.0
 CLOSE_S = 2.0
 ATTACHED, QUEUED = "attached", "queued"
 # Reasons of an attempt that was not its job's last
@@ -121,11 +117,12 @@ class UsageLog:
         self._config = config.stats
         self._own = config.host.name
         self._writer = UsageWriter(Path(config.host.state_dir), config.stats)
+        self._lock = threading.Lock()  # of what is gathered, which the thread takes
         self._gathered: list[Job] = []
         self._too_many: Gap | None = None  # lost, as too many were gathered
+        self._is_handing_on = False  # the thread has not taken it yet
         self._timer: asyncio.TimerHandle | None = None
-        self._works: queue.Queue[Callable[[], None] | None] = queue.Queue(WORKS_MAX)
-        self._thread: threading.Thread | None = None
+        self._thread = AccountingThread(self._own, self._writer)
         self._algorithm = ""  # the last one recorded
         self.ended_jobs = EndedJobs()
         self.is_stopping = False
@@ -142,7 +139,7 @@ class UsageLog:
         """Makes the file if there is none: its record begins now, not with the first job. `left`:
         as for `UsageWriter.begin`."""
         if self._config.max_rows:
-            self._do(partial(self._writer.begin, left))
+            self._thread.do(partial(self._writer.begin, left))
 
     def algorithm_is(self, name: object) -> None:
         """Records the algorithm that places commands now, according to the LIM."""
@@ -158,7 +155,7 @@ class UsageLog:
                 self._algorithm = ""  # so that it is recorded when the LIM repeats it
 
         self._algorithm = name
-        if not self._do(write):
+        if not self._thread.do(write):
             self._algorithm = ""
 
     def note(self, job: Job) -> None:
@@ -174,100 +171,60 @@ class UsageLog:
             if job.is_placed_by_us:
                 why_here = job.reason.partition(PLACED)[2] or job.reason
                 job.reason = f"{UNSEEN_END.format(host=job.host)}{PLACED}{why_here}"
-        if len(self._gathered) >= PENDING_MAX:
-            self._too_many = joined(self._too_many, gap_of([job.finished or job.submitted]))
-            self._writer.complain("the disk cannot keep up")
-            return
-        self._gathered.append(job)
+        with self._lock:
+            if len(self._gathered) >= PENDING_MAX:
+                self._too_many = joined(self._too_many, gap_of([job.finished or job.submitted]))
+                self._writer.complain("the disk cannot keep up")
+                return
+            self._gathered.append(job)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._flush)
 
     def _flush(self) -> None:
-        """Hands over the gathered jobs; while the thread is behind they stay gathered."""
+        """Has the thread take what is gathered, when it comes to it."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._gathered and not self._hand_on():
+        if not self._gathered or self._is_handing_on:
+            return
+        self._is_handing_on = True
+        if not self._thread.do(self._take):
+            self._is_handing_on = False
             self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._flush)
 
-    def _hand_on(self) -> bool:
-        is_taken = self._do(partial(self._writer.take, self._gathered, self._too_many))
-        if is_taken:
-            self._gathered, self._too_many = [], None
-        return is_taken
+    def _take(self) -> None:
+        """Runs in the thread."""
+        with self._lock:
+            gathered, self._gathered = self._gathered, []
+            too_many, self._too_many = self._too_many, None
+            self._is_handing_on = False
+        self._writer.take(gathered, too_many)
 
     def gaps(self) -> list[Gap]:
         """What is not on record. For a question."""
         return self._writer.gaps()
-
-    def _do(self, work: Callable[[], None]) -> bool:
-        """Gives the thread a task. Returns False if it is too far behind, or does not start."""
-        if self._thread is None:
-            # A daemon thread, because a disk that hangs must not keep us from ending.
-            thread = threading.Thread(target=self._run, name="accounting", daemon=True)
-            if not is_started(thread):
-                return False
-            self._thread = thread
-        try:
-            self._works.put_nowait(work)
-        except queue.Full:
-            return False
-        return True
-
-    def _run(self) -> None:
-        while (work := self._next()) is not None:
-            try:
-                work()
-            except Exception:  # the next tasks are unrelated
-                log.exception("error in the job accounting")
-        self._writer.store.close()
-
-    def _next(self) -> Callable[[], None] | None:
-        try:
-            return self._works.get(timeout=RETRY_S if self._writer.is_behind else None)
-        except queue.Empty:
-            return self._writer.write
 
     async def ask(self, question: Callable[[UsageStore], Found]) -> Found:
         """Returns the store's answer, with all jobs ended so far. Raises Unavailable."""
         if not self._config.max_rows:
             raise Unavailable("no accounting is kept here (stats.max_rows = 0)")
         self._flush()
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Found] = loop.create_future()
+        return await self._thread.ask(partial(self._answer, question))
 
-        def settle(found: Found | None, problem: Exception | None) -> None:
-            if answer.done():
-                return
-            if problem is not None:
-                answer.set_exception(problem)
-            else:
-                answer.set_result(found)  # type: ignore[arg-type]  # one of the two is there
-
-        def work() -> None:
-            found: Found | None = None
-            trouble: Exception | None = None
-            if self._writer.is_behind:
-                self._writer.write()
-            try:
-                found = question(self._writer.store)
-            except (sqlite3.Error, OSError) as problem:
-                self._writer.store.let_go(problem)
-                why = self._writer.store.why(problem)
-                trouble = Unavailable(f"{self._own}'s accounting cannot be read now: {why}")
-            except CANNOT_BE as problem:
-                trouble = Unavailable(f"{self._own}'s accounting cannot answer this: {problem}")
-            self._writer.store.answered()
-            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-                loop.call_soon_threadsafe(settle, found, trouble)
-
-        if not self._do(work):
-            raise Unavailable(f"{self._own}'s accounting is too far behind")
+    def _answer(self, question: Callable[[UsageStore], Found]) -> Found:
+        """Runs in the thread. Raises Unavailable."""
+        if self._writer.is_behind:
+            self._writer.write()
         try:
-            async with asyncio.timeout(ANSWER_S):
-                return await answer
-        except TimeoutError:
-            raise Unavailable(f"{self._own}'s accounting does not answer") from None
+            return question(self._writer.store)
+        except (sqlite3.Error, OSError) as problem:
+            self._writer.store.let_go(problem)
+            why = self._writer.store.why(problem)
+            raise Unavailable(f"{self._own}'s accounting cannot be read now: {why}") from None
+        except CANNOT_BE as problem:
+            raise Unavailable(f"{self._own}'s accounting cannot answer this: {problem}") from None
+        finally:
+            self._writer.store.answered()
 
     async def recall(self, jobs: Jobs, most: int) -> None:
         """Gives `jobs` what ended here under earlier LBMs, for `lbctl jobs --all`."""
@@ -278,25 +235,20 @@ class UsageLog:
 
     async def close(self) -> None:
         """Writes what is not written yet, if that is possible soon."""
-        if (thread := self._last_words()) is not None:
-            await asyncio.to_thread(thread.join, CLOSE_S)
+        if not await asyncio.to_thread(self._end):
+            log.warning("the job accounting is not written to the end: the disk does not answer")
 
     def finish(self) -> Unrecorded | None:
         """The same without an event loop. Returns what is not written, for the next LBM; None if
         that is not known, because the disk hangs."""
-        if (thread := self._last_words()) is not None:
-            thread.join(CLOSE_S)
-            if thread.is_alive():
-                return None
-            self._thread = None  # the LBM goes on if it cannot hand over
+        if not self._end():
+            return None
         self._writer.keep(map(usage_of, self._gathered), self._too_many)
         self._gathered, self._too_many = [], None
         return self._writer.left()
 
-    def _last_words(self) -> threading.Thread | None:
+    def _end(self) -> bool:
+        """Returns False if the thread did not end in time."""
         if self._gathered:
-            self._hand_on()
-        if self._thread is not None:
-            with contextlib.suppress(queue.Full):
-                self._works.put_nowait(None)
-        return self._thread
+            self._thread.do(self._take)
+        return self._thread.end(CLOSE_S)

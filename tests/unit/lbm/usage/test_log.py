@@ -1,5 +1,6 @@
 """Accounting outside the event loop: no trouble with the file affects a job."""
 
+import asyncio
 import sqlite3
 import threading
 import time
@@ -13,7 +14,7 @@ from lbd.lbm.core.jobs import Job, Jobs
 from lbd.lbm.handover import codec
 from lbd.lbm.handover.fds import Bundle, Given
 from lbd.lbm.session.job_records import ended_record, job_json
-from lbd.lbm.usage import backlog
+from lbd.lbm.usage import backlog, thread
 from lbd.lbm.usage import log as usage_log
 from lbd.lbm.usage.backlog import Unrecorded
 from lbd.lbm.usage.gaps import Gap
@@ -142,7 +143,7 @@ async def test_an_unwritable_disk_costs_nothing_while_there_is_room_in_memory(aw
 
 
 async def test_they_are_written_though_nothing_more_happens(away, monkeypatch):
-    monkeypatch.setattr(usage_log, "RETRY_S", 0.02)
+    monkeypatch.setattr(thread, "RETRY_S", 0.02)
     config, path = away
     log = UsageLog(config)
     run_jobs(log, "a")
@@ -212,7 +213,7 @@ async def test_what_an_lbm_that_was_killed_could_not_write_is_counted(config, mo
     again.begin()
     assert len(await gaps(again)) == 1, "once"
     await again.close()
-    killed._works.put(None)
+    killed._thread.end(20.0)
 
 
 def no_room(*_):
@@ -257,13 +258,62 @@ async def test_recording_begins_once_a_thread_can_be_had(config, monkeypatch):
 
 async def test_a_disk_that_hangs_delays_nobody(config, monkeypatch):
     monkeypatch.setattr(usage_log, "CLOSE_S", 0.05)
-    monkeypatch.setattr(usage_log, "ANSWER_S", 0.05)
+    monkeypatch.setattr(thread, "ANSWER_S", 0.05)
     log, hang = UsageLog(config), threading.Event()
     with pytest.raises(Unavailable, match="does not answer"):
         await log.ask(lambda _: hang.wait(20.0))
     run_jobs(log, "a")  # appended, nothing more
     await log.close()
     hang.set()
+
+
+async def test_a_question_of_who_has_hung_up_is_not_asked_and_keeps_its_turn_until_then(config):
+    """Questions that nobody waits for any more kept everybody else from the accounting."""
+    log, goes_on, made = UsageLog(config), threading.Event(), []
+    slow = asyncio.create_task(log.ask(lambda _: goes_on.wait(20.0)))
+    gone = [asyncio.create_task(log.ask(lambda _: made.append(1))) for _ in range(50)]
+    await asyncio.sleep(0)
+    for task in gone:
+        task.cancel()
+    done, _ = await asyncio.wait(gone, timeout=0.05)
+    assert not done
+    goes_on.set()
+    assert await slow
+    await asyncio.wait(gone)
+    assert made == []
+    assert await count(log) == 0
+    await log.close()
+
+
+async def test_questions_wait_behind_the_records_of_ended_jobs(config):
+    """While many ask, an LBM that is ended still writes what has ended."""
+    log, goes_on, made = UsageLog(config), threading.Event(), []
+    log.begin()
+    asked = [asyncio.create_task(log.ask(lambda _: goes_on.wait(20.0)))]
+    asked += [asyncio.create_task(log.ask(lambda _: made.append(1))) for _ in range(60)]
+    await asyncio.sleep(0)
+    run_jobs(log, "abc")
+    closing = asyncio.create_task(log.close())
+    await asyncio.sleep(0)
+    goes_on.set()
+    await closing
+    assert made == []
+    assert await count(UsageLog(config)) == 3
+    for task in asked:
+        task.cancel()
+
+
+async def test_so_many_questions_wait_for_the_accounting_and_no_more(config, monkeypatch):
+    monkeypatch.setattr(thread, "QUESTIONS_MAX", 2)
+    log, goes_on = UsageLog(config), threading.Event()
+    asked = [asyncio.create_task(log.ask(lambda _: goes_on.wait(20.0))) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(Unavailable, match="too far behind"):
+        await count(log)
+    goes_on.set()
+    await asyncio.gather(*asked)
+    assert await count(log) == 0
+    await log.close()
 
 
 async def test_no_accounting_is_kept_if_the_owner_wants_none(config, tmp_path):
@@ -286,6 +336,6 @@ async def test_what_cannot_be_asked_or_written_ends_no_accounting(config):
     run_jobs(log, "e")
     assert await count(log) == 3
     assert log.lost == 2
-    log._do(lambda: 1 / 0)
+    log._thread.do(lambda: 1 / 0)
     assert await count(log) == 3
     await log.close()
