@@ -8,11 +8,11 @@ proportion to the tiers' slots.
 
 No user sets everybody's cutoffs. The jobs are a sample in which each user has an even share
 (`ledger/past_sample.py`), each weighted by how many it stands for: loads and waits follow from the
-jobs as they arrived, of whomever. But in the objective nobody's jobs count for more than those of
-all others together (`heard`). Otherwise an array of a thousand short jobs, which costs some
-seconds, would decide alone, since a short wait is a large slowdown for each of them; this way
-others can lose no more than a factor of two by it (in the means; `fairness` is about tiers, however
-few the jobs that end in one, and promises them less).
+jobs as they arrived, of whomever. But in the objective nobody's jobs count for more than a quarter
+of all (a half of what two or three users have, a third of four). Otherwise an array of a thousand
+short jobs, which costs some seconds, would decide alone, since a short wait is a large slowdown for
+each of them. This way others can lose no more than a factor of two by what two users do (in the
+means; `fairness` is about tiers, however few the jobs that end in one, and promises them less).
 
 New cutoffs replace those in force only if they promise a considerable improvement (`min_gain`).
 Otherwise every week's few jobs would move them back and forth, and each move sends some waiting
@@ -39,6 +39,7 @@ from lbd.theory.tier_cutoffs import Expected, Tiers, solve_tiers
 MOST_TIERS = 4  # tried where `tags.tiers` is not set; more gain little
 START_S = 0.01  # about what it takes to start a job; a cutoff below that would gain nothing
 GOOD_KS = 0.05
+MOST_HEARD = 0.25
 ENDED = (JobState.DONE.value, JobState.FAILED.value)
 WHOLE = ("exited", "signalled")
 
@@ -82,14 +83,21 @@ def past_jobs(
 
 def heard(jobs: Sequence[PastJob], objective: Objective) -> list[float]:
     """Returns how many jobs each counts as in the objective, where no user's count for more than
-    those of all others together: in the mean slowdown very small jobs count for very much."""
+    `MOST_HEARD` of all: in the mean slowdown very small jobs count for very much."""
     parts = dict.fromkeys((job.user for job in jobs), 0.0)
     for job in jobs:
         parts[job.user] += job.weight / (1.0 if objective == "waiting" else job.size_s)
-    most = max(parts, key=lambda user: parts[user])
-    others = math.fsum(part for user, part in parts.items() if user != most)
-    cap = min(1.0, others / parts[most]) if others else 1.0
-    return [job.weight * (cap if job.user == most else 1.0) for job in jobs]
+    most = most_of(sorted(parts.values(), reverse=True))
+    return [job.weight * min(1.0, most / parts[job.user]) for job in jobs]
+
+
+def most_of(parts: Sequence[float]) -> float:
+    """Returns to what the largest parts are cut, which come first. One alone is not."""
+    share = max(MOST_HEARD, 1.0 / max(2, len(parts) - 1))
+    for cut, part in enumerate(parts[:-1]):
+        if part <= (most := share * math.fsum(parts[cut:]) / (1.0 - share * cut)):
+            return most
+    return parts[-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,11 +182,38 @@ def test_very_many_short_jobs_of_one_user_take_no_tier_from_others(size_s, count
     assert of_bob.worth(mean) <= 2.0 * alone.expected.worth(mean)
 
 
+def test_very_many_short_jobs_of_two_users_set_nobodys_cutoffs():
+    """What each of them may count for at most was as much as all others, and the other one."""
+    jobs, now = past(count=600, load=0.4, sizes=BoundedPareto(0.2, 200.0, 1.0))
+    jobs = [replace(job, user=f"u{n % 5}") for n, job in enumerate(jobs)]
+    flood = [PastJob(START_S, 0.1, now - n / 10, True, f"eve{n % 2}") for n in range(2000)]
+    alone = judge("tags", jobs, now, SLOTS, SLOWDOWN, ())
+    beside = judge("tags", jobs + flood, now, SLOTS, SLOWDOWN, alone.cutoffs_s)
+    of_others = alone.record.tiers(SLOTS[len(beside.cutoffs_s) + 1]).expected_of(beside.cutoffs_s)
+    assert of_others.worth("slowdown") <= 2.0 * alone.expected.worth("slowdown")
+
+
 def test_users_who_are_alike_have_the_cutoffs_of_one_user():
     jobs, now = past()
     shared = [replace(job, user=f"u{n % 5}") for n, job in enumerate(jobs)]
     one, many = (judge("tags", some, now, LAYOUTS, SLOWDOWN, ()) for some in (jobs, shared))
     assert (many.cutoffs_s, many.record.is_fitted) == (one.cutoffs_s, True)
+
+
+@pytest.mark.parametrize(
+    ("parts", "heard_of_each"),
+    [
+        ([8, 1], [1, 1]),
+        ([8, 4, 1], [5, 4, 1]),
+        ([8, 8, 2, 1], [3, 3, 2, 1]),
+        ([90, 9, 3, 2, 1], [3, 3, 3, 2, 1]),
+        ([4, 3, 3, 3, 3], [4, 3, 3, 3, 3]),
+        ([9] * 5, [9] * 5),
+    ],
+)
+def test_no_user_is_heard_for_more_than_a_quarter_or_what_few_users_allow(parts, heard_of_each):
+    jobs = [PastJob(1.0, 1.0, 1.0, True, f"u{n}", part) for n, part in enumerate(parts)]
+    assert heard(jobs, "waiting") == pytest.approx(heard_of_each)
 
 
 def test_nobody_is_heard_more_than_all_others_together():
