@@ -40,18 +40,18 @@ from lbd.dispatch.core.run_times import kind_of
 from lbd.dispatch.earlier_tasks import EarlierTasks
 from lbd.dispatch.host_connection import (
     HOST_LINES,
-    REPORTS_AT_ONCE,
-    STEP_S,
+    Follows,
     HostConnection,
     held_in,
-    reported,
+    report_all,
     rest_of,
+    stop_reasons_in,
 )
 from lbd.dispatch.intake import heartbeat_fault, slots_of
 from lbd.dispatch.job_finder import forgiven
 from lbd.dispatch.job_lines import say, say_full
 from lbd.dispatch.job_view import why_closed
-from lbd.dispatch.ledger.batches import Batch, Batches
+from lbd.dispatch.ledger.batches import Batch, Batches, Said
 from lbd.dispatch.ledger.ledger_tokens import ledger_token
 from lbd.dispatch.ledger.retention import clean_up
 from lbd.dispatch.spec_cache import Specs
@@ -149,10 +149,8 @@ class Dispatcher:
 
     # Carrying out
 
-    def carry(
-        self, actions: Sequence[Action], host: HostId | None = None
-    ) -> "asyncio.Future[None]":
-        """Returns when all actions are on disk and have been passed on. `host`: whose reports
+    def carry(self, actions: Sequence[Action], said: Sequence[Said] = ()) -> "asyncio.Future[None]":
+        """Returns when all actions are on disk and have been passed on. `said`: by hosts, which
         called for them."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not actions:
@@ -161,7 +159,7 @@ class Dispatcher:
         records = [action for action in actions if isinstance(action, Record)]
         say(self.life, actions)
         saved = self.ledger.record(records, time.time()) if records else None
-        self.batches.put(Batch(actions, saved, done, clock_s(), host, len(records)))
+        self.batches.put(Batch(actions, saved, done, clock_s(), said))
         return done
 
     async def settled(self) -> None:
@@ -187,6 +185,8 @@ class Dispatcher:
                 if has_ended and self.estimates is not None and len(self._ended) < LEARN_AT_ONCE:
                     self._ended.append(int(job))
                 self.watchers.notify(job, has_ended=has_ended)
+            for host, report in self.batches.unsaved.saved(batch.said):
+                self._reports(host, (report,), 0.0)
             if not batch.done.done():
                 batch.done.set_result(None)
 
@@ -308,18 +308,19 @@ class Dispatcher:
     def heard(self, name: HostId, line: HostConnection, up: pb.WorkUp) -> pb.WorkUp | None:
         """Processes some of the reports, at least one, and returns the rest of the message; None
         once that has been processed. Raises ValueError if the message is invalid."""
-        actions, began_s = list[Action](), clock_s()
-        try:
-            for number, report in enumerate(up.reports):
-                now_s = clock_s()
-                if number >= REPORTS_AT_ONCE or (number and now_s - began_s >= STEP_S):
-                    return rest_of(up, number)
-                actions += reported(self.life, name, report, up.sent_s, now_s, self.rng)
-        finally:  # also what follows from those before an invalid one
-            self.carry(actions, name)
+        if (done := self._reports(name, up.reports, up.sent_s)) < len(up.reports):
+            return rest_of(up, done)
         if up.HasField("heartbeat") and self.lines.get(name) is line:
             self._heartbeat(name, line, up.heartbeat)
         return None
+
+    def _reports(self, name: HostId, reports: Sequence[pb.AttemptReport], sent_s: float) -> int:
+        """Processes some of a host's reports, at least one. Returns how many. Raises ValueError."""
+        unsaved, follows = self.batches.unsaved, Follows()
+        try:
+            return report_all(self.life, unsaved, name, reports, sent_s, self.rng, follows)
+        finally:  # also what follows from those before an invalid one
+            self.carry(follows.actions, follows.said)
 
     def _heartbeat(self, name: HostId, line: HostConnection, heartbeat: pb.Heartbeat) -> None:
         now_s, life, own = clock_s(), self.life, self.config.dispatch
@@ -339,10 +340,11 @@ class Dispatcher:
         held = held_in(heartbeat)
         renewed, actions = life.heartbeat(name, held, now_s, held)
         proof = name, held, heartbeat.keeper, heartbeat.said_s, now_s, self.rng
-        self.carry([*actions, *life.no_longer_held(*proof, is_first=is_first)])
-        if is_first:
-            reasons = [(JobId(one.job), one.attempt, one.stop_reason) for one in heartbeat.held]
-            self.carry(life.stops_to_repeat(name, reasons))
+        self.carry(life.no_longer_held(*proof, is_first=is_first))
+        stops = life.stops_to_repeat(name, stop_reasons_in(heartbeat)) if is_first else []
+        for what, orders in (("not ours", actions), ("stops", stops)):
+            if orders and self.batches.unsaved.add(said := (name, "", 0, what)):
+                self.carry(orders, (said,))
         reply = pb.HeartbeatReply(number=heartbeat.number, lease_s=own.lease_s, mode=own.mode)
         reply.renewed.extend(pb.Held(job=job, attempt=attempt) for job, attempt in renewed)
         reply.queued, reply.running = len(life.jobs) - life.running, self.running

@@ -11,7 +11,8 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from random import Random
 
 import grpc.aio
@@ -20,9 +21,11 @@ from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.records import Action
 from lbd.dispatch.intake import ending_of, how_long_ago_s
 from lbd.dispatch.job_lines import job_log, shown_id
+from lbd.dispatch.ledger.batches import HALTS, Said, UnsavedReports, said_in
 from lbd.local.rate_limit import AT_ONCE_S, TURN_BYTES, TURNS_MIN, Rates, TimeShares
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.process.boot_clock import clock_s
 from lbd.text.one_line import one_line
 
 log = logging.getLogger("lbd.dispatch")
@@ -120,6 +123,39 @@ def rest_of(up: pb.WorkUp, number: int) -> pb.WorkUp:
     return rest
 
 
+@dataclass(frozen=True, slots=True)
+class Follows:
+    """What follows from a host's reports."""
+
+    actions: list[Action] = field(default_factory=list)
+    said: list[Said] = field(default_factory=list)  # what called for them
+
+
+def report_all(
+    life: Lifecycle,
+    unsaved: UnsavedReports,
+    name: HostId,
+    reports: Sequence[pb.AttemptReport],
+    sent_s: float,
+    rng: Random,
+    follows: Follows,
+) -> int:
+    """Passes some of a host's reports on, at least one, and adds to `follows`. Returns how many.
+    Raises ValueError."""
+    began_s = clock_s()
+    for number, report in enumerate(reports):
+        now_s = clock_s()
+        if number >= REPORTS_AT_ONCE or (number and now_s - began_s >= STEP_S):
+            return number
+        if not unsaved.is_next(name, report):
+            continue
+        if actions := reported(life, name, report, sent_s, now_s, rng):
+            unsaved.add(said := said_in(name, report))
+            follows.actions.extend(actions)
+            follows.said.append(said)
+    return len(reports)
+
+
 def reported(
     life: Lifecycle,
     name: HostId,
@@ -135,7 +171,7 @@ def reported(
         return life.begun(name, job, attempt, how_long_ago_s(report, *times))
     elif event == "ready":
         return life.ready(name, job, attempt)
-    elif event in ("stopped", "continued"):
+    elif event in HALTS:
         stands, why = event == "stopped", one_line(report.reason)
         return life.stopped(name, job, attempt, stands, now_s, why, report.stop_reason)
     elif event == "ended":
@@ -152,6 +188,11 @@ def held_in(heartbeat: pb.Heartbeat) -> dict[tuple[JobId, int], float]:
     """Returns the attempts that the host holds, and for how many seconds it may run each without a
     renewal; 0: it does not say. Raises ValueError."""
     return {(job_id(one.job), one.attempt): one.left_s for one in heartbeat.held}
+
+
+def stop_reasons_in(heartbeat: pb.Heartbeat) -> Iterator[tuple[JobId, int, str]]:
+    """Yields why its host was told to end each attempt, as far as it knows."""
+    return ((JobId(one.job), one.attempt, one.stop_reason) for one in heartbeat.held)
 
 
 def job_id(name: str) -> JobId:

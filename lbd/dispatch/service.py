@@ -133,7 +133,6 @@ class QueueService:
         while await self._paces.reports_turn(name, done + unknown, done * report_bytes, line):
             if rest is None:
                 return
-            self._dispatcher.batches.check_room(name)
             with self._paces.seconds.spending(name):
                 left = self._dispatcher.heard(name, line, rest)
             self._paces.check_changes(name, line)

@@ -9,6 +9,7 @@ import pytest
 from lbd.config.schema import Config, HostConfig
 from lbd.dispatch import orders
 from lbd.dispatch.core.ledger_room import Disk, Excess
+from lbd.dispatch.core.records import Changed, Fate
 from lbd.dispatch.host_connection import HostConnection
 from lbd.dispatch.ledger import batches
 from lbd.dispatch.ledger.sqlite import SqliteLedger
@@ -257,24 +258,82 @@ async def test_a_job_that_was_there_is_not_said_never_to_have_been(world, by_arr
     assert (list(killed.done_ids), sorted(killed.errors)) == (["2"], [gone, never])
 
 
-async def test_what_one_host_reports_meanwhile_is_bounded(world, monkeypatch):
-    """One host filled the memory, 15 MB a second: a job there was stopped, and went on, without
-    end."""
+async def on_hold(world, monkeypatch):
+    """Starts job 1 on h2. Returns its connection, what is written from now on, and the event that
+    lets the ledger be written again."""
     await world.submit(asking())
     fake = world.host("h2")
     await until(lambda: fake.starts)
-    line = HostConnection(Far().write, 1 << 20)
-    saved = asyncio.get_running_loop().create_future()
-    monkeypatch.setattr(world.ledger, "record", lambda *_: saved)
-    monkeypatch.setattr(batches, "UNSAVED_MAX", 100)
-    events = ("begun", *("stopped", "continued") * 5)
-    reports = [pb.AttemptReport(job="1", attempt=1, event=event) for event in events]
-    data = pb.WorkUp(reports=reports, sent_s=clock_s()).SerializeToString()
-    for _ in range(100 // len(events) + 1):
-        await world.desk._hear("h2", line, data)
-    with pytest.raises(ValueError, match=r"^\d+ reports of h2 are not on disk yet$"):
-        await world.desk._hear("h2", line, data)
-    await world.desk._hear("h3", line, pb.WorkUp().SerializeToString())
-    saved.set_result(None)
+    world.dispatcher.lines["h2"] = line = HostConnection(Far().write, 1 << 20)
+    record, written, has_room = world.ledger.record, list[Changed](), asyncio.Event()
+
+    async def in_turn(changes, unix_s):
+        await has_room.wait()
+        written.extend(changes)
+        await record(changes, unix_s)
+
+    def once_there_is_room(*changes):
+        return asyncio.ensure_future(in_turn(*changes))
+
+    monkeypatch.setattr(world.ledger, "record", once_there_is_room)
+    return line, written, has_room
+
+
+def message(reports, **heartbeat):
+    beat = pb.Heartbeat(slots=1, **heartbeat) if heartbeat else None
+    return pb.WorkUp(reports=reports, heartbeat=beat, sent_s=clock_s()).SerializeToString()
+
+
+def halts(count):
+    events = ["begun", *("stopped", "continued") * (count // 2)]
+    return [pb.AttemptReport(job="1", attempt=1, event=one, reason=one) for one in events]
+
+
+async def test_a_job_that_stops_and_goes_on_meanwhile_has_its_host_heard_all_the_same(
+    world, monkeypatch
+):
+    """Its host was cut off after 40,000 reports, and all jobs there ended with their leases."""
+    line, written, has_room = await on_hold(world, monkeypatch)
+    monkeypatch.setattr(batches, "UNSAVED_MAX", 4)
+    held = [pb.Held(job="1", attempt=1)]
+    for number in range(1, 30):
+        await world.desk._hear("h2", line, message(halts(40), number=number, held=held))
+        assert (line.heartbeat, line.renewed) == (number, 1)
+    queued = [action for batch in world.dispatcher.batches._queue for action in batch.actions]
+    assert [one.fate for one in queued] == [Fate.RUNNING, Fate.SUSPENDED]
+    has_room.set()
     await world.dispatcher.settled()
-    await world.desk._hear("h2", line, data)
+    await world.dispatcher.settled()
+    assert [one.fate for one in written] == [Fate.RUNNING, Fate.SUSPENDED, Fate.RUNNING]
+    assert not world.dispatcher.batches.unsaved._of
+
+
+async def test_of_a_job_that_has_ended_meanwhile_no_halt_is_recorded_later(world, monkeypatch):
+    line, written, has_room = await on_hold(world, monkeypatch)
+    ended = pb.AttemptReport(job="1", attempt=1, event="ended", cause="exited", exit_status=0)
+    await world.desk._hear("h2", line, message([*halts(4), ended, ended]))
+    has_room.set()
+    await world.dispatcher.settled()
+    await world.dispatcher.settled()
+    assert [one.fate for one in written] == [Fate.RUNNING, Fate.SUSPENDED, Fate.DONE]
+
+
+async def test_what_a_host_makes_up_meanwhile_is_bounded(world, monkeypatch):
+    """One host could fill the memory: each end that it reports is to be answered, and each attempt
+    that it says to hold."""
+    line, _, has_room = await on_hold(world, monkeypatch)
+    await world.desk._hear("h2", line, message(halts(2)))
+    monkeypatch.setattr(batches, "UNSAVED_MAX", 100)
+    ends = [pb.AttemptReport(job=str(job), attempt=7, event="refused") for job in range(98)]
+    made_up = [pb.Held(job=str(job), attempt=9) for job in range(50)]
+    queue = world.dispatcher.batches._queue
+    for number in range(1, 30):
+        await world.desk._hear("h2", line, message(ends, number=number, held=made_up))
+    assert sum(len(batch.actions) for batch in queue) == 2 + len(ends) + len(made_up)
+    more = message([pb.AttemptReport(job="1000", attempt=7, event="refused")])
+    with pytest.raises(ValueError, match=r"^101 reports of h2 are not on disk yet$"):
+        await world.desk._hear("h2", line, more)
+    await world.desk._hear("h3", line, more)
+    has_room.set()
+    await world.dispatcher.settled()
+    await world.desk._hear("h2", line, more)

@@ -36,7 +36,7 @@ async def test_a_host_that_reports_very_much_at_once_is_heard_in_portions(
                 await asyncio.sleep(0)
 
         monkeypatch.setattr(Dispatcher, "heard", hear)
-        monkeypatch.setattr("lbd.dispatch.daemon.STEP_S", 60.0)
+        monkeypatch.setattr("lbd.dispatch.host_connection.STEP_S", 60.0)
         beside = asyncio.create_task(other())
         await world.desk._hear("h2", line, many.SerializeToString())
         beside.cancel()
@@ -67,10 +67,10 @@ async def test_reports_that_take_long_are_heard_in_steps(tmp_path, monkeypatch):
         def beat(*_):
             heard.append(("beat", len(others)))
 
-        monkeypatch.setattr("lbd.dispatch.daemon.reported", report)
+        monkeypatch.setattr("lbd.dispatch.host_connection.reported", report)
         monkeypatch.setattr(Dispatcher, "_heartbeat", beat)
         world.dispatcher.lines["h2"] = line
-        monkeypatch.setattr("lbd.dispatch.daemon.clock_s", lambda: now_s[0])
+        monkeypatch.setattr("lbd.dispatch.host_connection.clock_s", lambda: now_s[0])
         beside = asyncio.create_task(other())
         await world.desk._hear("h2", line, up.SerializeToString())
         beside.cancel()
@@ -93,8 +93,8 @@ async def test_what_follows_from_the_reports_before_an_invalid_one_is_carried_ou
 
     async with opened(tmp_path / "ledger.sqlite") as world:
         carried = []
-        monkeypatch.setattr("lbd.dispatch.daemon.reported", report)
-        monkeypatch.setattr(Dispatcher, "carry", lambda _, actions, host: carried.extend(actions))
+        monkeypatch.setattr("lbd.dispatch.host_connection.reported", report)
+        monkeypatch.setattr(Dispatcher, "carry", lambda _, actions, *__: carried.extend(actions))
         up = pb.WorkUp(reports=[pb.AttemptReport(job="7", event="ended")])
         up.reports.add(job="8", event="nonsense")
         with pytest.raises(ValueError, match="nonsense"):
