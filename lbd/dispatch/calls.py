@@ -17,7 +17,7 @@ import grpc.aio
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.errors import LbdError
 from lbd.local.budget import Budget
-from lbd.local.long_answers import own_time
+from lbd.local.long_answers import OwnTime, own_time
 from lbd.local.rate_limit import CallRates, TimeShares
 from lbd.local.turns import Turns
 from lbd.net.transport import HOST_HEADER, Trust
@@ -49,14 +49,13 @@ class Calls:
     ) -> None:
         self._trust, self._clock_s = trust, clock_s
         self._rates = CallRates(bytes_per_s)
-        # An ended job may have started again meanwhile, and then its last attempt is another one.
-        self._requeueing = asyncio.Lock()
         self._long_of_user, self._long_of_host = Turns(LONG_OF_USER), Turns(LONG_AT_ONCE)
         burst_s = LONG_OF_USER * LONGEST_S  # so that a single user cannot make the others wait
         self._time = TimeShares(burst_s=burst_s, clock_s=clock_s)
         self._time_of_user = TimeShares(USER_SHARE, clock_s=clock_s)
         # Orders wait only for orders: a list may be long because of other users' jobs.
         self._orders_of_user = TimeShares(USER_SHARE, clock_s=clock_s)
+        self._orders = TimeShares(burst_s=burst_s, clock_s=clock_s)
         self._under_way = 0
         self._submitted = Budget(SUBMITTED_OF_HOST, SUBMITTED_OF_ALL)
         self._submitted_of_user = Budget(SUBMITTED_OF_USER, sys.maxsize)
@@ -130,18 +129,20 @@ class Calls:
                 self._under_way -= 1
 
     @contextlib.asynccontextmanager
-    async def ordering(self, host: str, user: str, *, alone: bool) -> AsyncIterator[None]:
-        """Wraps an order: its time is charged to its user, never to others of that host. `alone`:
-        no other such order runs meanwhile."""
+    async def ordering(self, host: str, user: str) -> AsyncIterator[OwnTime]:
+        """Wraps an order: its time is charged to its user. What is added to the time that this
+        yields is charged to its host, which may make up users; only that, as it may wait long for
+        the orders of others."""
         async with self.long(host, user):
             await self._orders_of_user.turn((host, user))
-            async with self._requeueing if alone else contextlib.nullcontext():
-                began_s = self._clock_s()
-                try:
-                    yield
-                finally:
-                    taken_s = self._clock_s() - began_s - ORDER_S  # the disk accounts for ORDER_S
-                    self._orders_of_user.charge((host, user), min(CHARGED_S_MAX, max(0.0, taken_s)))
+            await self._orders.turn(host)
+            began_s, own = self._clock_s(), OwnTime()
+            try:
+                yield own
+            finally:
+                taken_s = self._clock_s() - began_s - ORDER_S  # the disk accounts for ORDER_S
+                self._orders_of_user.charge((host, user), min(CHARGED_S_MAX, max(0.0, taken_s)))
+                self._orders.charge(host, own.seconds)
 
     @contextlib.asynccontextmanager
     async def submitting(
@@ -168,7 +169,7 @@ class Calls:
             if not as_order:
                 yield
                 return
-            async with self.ordering(host, user, alone=False):
+            async with self.ordering(host, user):
                 yield
         finally:
             for budget, whom in taken:

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 from lbd.dispatch.core.job_selection import Problem, alike, in_few_lines
 from lbd.dispatch.core.ledger_rows import JobRow, LedgerTrouble
@@ -12,11 +13,12 @@ from lbd.dispatch.core.records import Action, Signal
 from lbd.dispatch.core.why_waiting import out_of_contact
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.intake import TEXT_MAX, checked_signal
-from lbd.dispatch.job_finder import REQUEUES, JobFinder, ToActOn, forgiven
+from lbd.dispatch.job_finder import REQUEUES, JobFinder, ToActOn
 from lbd.dispatch.job_lines import job_log
 from lbd.dispatch.revival import Revival
 from lbd.dispatch.updates import Updates
 from lbd.errors import Inapplicable, LbdError
+from lbd.local.turns import Turns
 from lbd.model import CANCEL, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
@@ -36,6 +38,9 @@ class Orders:
     dispatcher: Dispatcher
     owners: Owners
     finder: JobFinder
+    # Of each host, which may make up users, one order at a time is looked up, and one goes on.
+    lookups: Turns = field(default_factory=lambda: Turns(1))
+    turns: Turns = field(default_factory=lambda: Turns(1))
 
     async def carry_out(self, asked: pb.ActRequest, host: str) -> bytes:
         """Carries out an order that `host` passes on for one of its users. While the ledger cannot
@@ -44,14 +49,16 @@ class Orders:
         if not asked.by_number and (until := self.dispatcher.until_written()):
             why = f"nothing was done; try again once {until}"
             return refusal(asked.selectors, why).SerializeToString()
-        return await self._carried_out(asked, host)
+        with self.dispatcher.life.jobs.ending() as ended:
+            revival = Revival(self.dispatcher, ended, partial(self._unwritten, asked))
+            return await self._carried_out(asked, host, revival)
 
-    async def _carried_out(self, asked: pb.ActRequest, host: str) -> bytes:
+    async def _carried_out(self, asked: pb.ActRequest, host: str, revival: Revival) -> bytes:
         began_s = clock_s()
         asker = self.owners.asker(asked.user, asked.uid if asked.HasField("uid") else None)
         try:
-            found = await self._found(asked, asker)
-            order = Order(self, asked, host, Updates(self.dispatcher, asked.update, asked.is_admin))
+            found = await self._found(asked, asker, host)
+            order = Order(self, asked, host, revival)
             if asked.verb == "update":
                 order.updates.check()
         except LedgerTrouble:
@@ -68,7 +75,7 @@ class Orders:
             error = f"permission denied: {theirs} not yours{fault}"
             return refusal([row.shown for row in rows], error).SerializeToString()
         if asked.verb in REQUEUES:
-            await order.revival.read_names([row for row in rows if row.id in may])
+            await revival.read_names([row for row in rows if row.id in may])
         reply, unsettled_bytes = pb.ActReply(), 0
         named = {row.shown for row in rows if row.id in found.named}
         named |= {selector for selector, _ in found.problems}
@@ -92,13 +99,12 @@ class Orders:
                     said.append((row.shown, by_shown_id(str(problem), row)))
             if not number % ACTS_AT_ONCE or unsettled_bytes >= BYTES_AT_ONCE:
                 # lets other requests in between, on the disk too
-                if why := await self._why_stopped(asked, began_s if reply.done_ids else clock_s()):
+                if why := await self._why_stopped(asked, began_s):
                     problems += of_each([one.shown for one in in_turn[number:]], why)
                     break
                 unsettled_bytes = 0
             elif clock_s() - order.turn_began_s > TURN_S:
-                await asyncio.sleep(0)
-                order.turn_began_s = clock_s()
+                await order.next_turn()
         if not reply.done_ids:
             problems += skipped
         if until := await self._unwritten(asked):
@@ -115,15 +121,18 @@ class Orders:
             return f"not done within {ORDER_S:g} s; give the order again for the rest"
         return ""
 
-    async def _found(self, asked: pb.ActRequest, asker: Asker) -> ToActOn:
+    async def _found(self, asked: pb.ActRequest, asker: Asker, host: str) -> ToActOn:
         """Raises LbdError."""
-        return await self.finder.to_act_on(
-            asked.verb,
-            asked.selectors,
-            asker,
-            commands=self.dispatcher.estimates is not None,
-            by_number=asked.by_number,
-        )
+        if asked.verb in REQUEUES and (until := await self._unwritten(asked)):
+            raise LbdError(f"nothing was done; try again once {until}")
+        async with self.lookups.turn(host):
+            return await self.finder.to_act_on(
+                asked.verb,
+                asked.selectors,
+                asker,
+                commands=self.dispatcher.estimates is not None,
+                by_number=asked.by_number,
+            )
 
     async def _unwritten(self, asked: pb.ActRequest) -> str:
         """Waits until everything ordered so far is on disk, and returns ""; or what has to come
@@ -140,14 +149,19 @@ class Orders:
 class Order:
     """One order as it is applied to job after job."""
 
-    def __init__(self, orders: Orders, asked: pb.ActRequest, host: str, updates: Updates) -> None:
+    def __init__(self, orders: Orders, asked: pb.ActRequest, host: str, revival: Revival) -> None:
         self._dispatcher, self._finder = orders.dispatcher, orders.finder
         self._asker = f"{one_line(asked.user, TEXT_MAX)}@{host}"
-        self._asked, self.updates = asked, updates
-        self.revival = Revival(orders.dispatcher)
+        self._asked, self._revival = asked, revival
+        self.updates = Updates(orders.dispatcher, asked.update, asked.is_admin)
         self._gangs: set[int] = set()  # those acted on as a whole
         self._refused: set[int] = set()  # those whose refusal was reported
         self._not_held: set[int] = set()  # of the jobs to release
+        self._turns, self._host, self.turn_began_s = orders.turns, host, clock_s()
+
+    async def next_turn(self) -> None:
+        async with self._turns.turn(self._host):
+            await asyncio.sleep(0)
         self.turn_began_s = clock_s()
 
     def in_turn(self, rows: Sequence[JobRow]) -> Sequence[JobRow]:
@@ -175,9 +189,8 @@ class Order:
         elif row.submission in self._gangs:
             return 0
         else:
-            gang = await self.revival.gang(row) if self._asked.verb in REQUEUES else []
-            gang = await forgiven(self._dispatcher.ledger, gang) if gang else []
-            actions = self.revival.of(gang) if gang else self._do(row)
+            is_again = self._asked.verb in REQUEUES
+            actions = await self._revival.start_over(row) if is_again else self._do(row)
             if row.gang and self._asked.signal in ENDING:
                 self._gangs.add(row.submission)
         self._dispatcher.carry(actions)
@@ -217,9 +230,7 @@ class Order:
             return life.hold(job, f"held by {one_line(asked.user, TEXT_MAX)}", now_s, rng)
         if asked.verb == "release":
             return self._release(job, row, now_s)
-        if asked.verb not in REQUEUES:
-            raise LbdError(f"no such action on jobs: {asked.verb[:40]!r}")
-        return life.requeue(job) if job in life.jobs else self.revival.of([row])
+        raise LbdError(f"no such action on jobs: {asked.verb[:40]!r}")
 
     def _release(self, job: JobId, row: JobRow, now_s: float) -> list[Action]:
         actions = self._dispatcher.life.release(job, now_s, self._dispatcher.rng)

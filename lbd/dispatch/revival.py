@@ -1,7 +1,7 @@
 """Ended jobs that start over, as `lbctl requeue` asks; those of a gang all together."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from lbd.dispatch.core.ledger_rows import JobRow, Wanted, command_of
@@ -9,6 +9,7 @@ from lbd.dispatch.core.records import Action, Live
 from lbd.dispatch.core.restore import queued_job
 from lbd.dispatch.core.run_times import name_hash
 from lbd.dispatch.daemon import Dispatcher
+from lbd.dispatch.job_finder import forgiven
 from lbd.dispatch.queue_quotas import QueueRoom
 from lbd.errors import LbdError
 from lbd.model import JobId
@@ -21,6 +22,11 @@ NAMES_BYTES = 64 << 20  # of commands read together for them
 @dataclass(frozen=True, slots=True)
 class Revival:
     dispatcher: Dispatcher
+    # Jobs that have ended since they were read: each may have had another attempt meanwhile, as
+    # another order has it start over, and the next attempt must not have the same number.
+    ended: set[JobId]
+    # Waits until their ends are on disk, or returns what has to come about first.
+    unwritten: Callable[[], Awaitable[str]]
     _names: dict[int, int] = field(default_factory=dict)  # hashes, by submission
 
     async def read_names(self, rows: Sequence[JobRow]) -> None:
@@ -35,7 +41,27 @@ class Revival:
             for row in await self.dispatcher.ledger.find(wanted):
                 self._names[row.submission] = name_hash(command_of(row.command))
 
-    async def gang(self, row: JobRow) -> list[JobRow]:
+    async def start_over(self, row: JobRow) -> list[Action]:
+        """Requeues a job, or all of its gang, if it has ended or runs. Raises LbdError."""
+        job, life = JobId(str(row.id)), self.dispatcher.life
+        rows = await self._gang(row) or [row]
+        while job not in life.jobs and (
+            again := self.ended.intersection(JobId(str(one.id)) for one in rows)
+        ):
+            self.ended.difference_update(again)
+            if until := await self.unwritten():
+                raise LbdError(f"job {row.shown} has just ended; try again once {until}")
+            rows = await self._gang(row) or await self._read(row)
+        return life.requeue(job) if job in life.jobs else self._of(rows)
+
+    async def _read(self, row: JobRow) -> list[JobRow]:
+        """Raises LbdError."""
+        wanted = Wanted(((row.id, row.id),), ended_too=True, limit=1)
+        if not (rows := await self.dispatcher.ledger.find(wanted)):
+            raise LbdError(f"job {row.shown} is no longer on record")
+        return await forgiven(self.dispatcher.ledger, rows)
+
+    async def _gang(self, row: JobRow) -> list[JobRow]:
         """Returns its whole gang if the job has ended. Raises LbdError unless all of them have."""
         jobs = self.dispatcher.life.jobs
         if not row.gang or JobId(str(row.id)) in jobs:
@@ -51,9 +77,9 @@ class Revival:
                 f"job {row.shown}: job {open_ids[0]} of its gang has not ended; kill it, then "
                 "requeue them all"
             )
-        return gang
+        return await forgiven(self.dispatcher.ledger, gang)
 
-    def of(self, rows: Sequence[JobRow]) -> list[Action]:
+    def _of(self, rows: Sequence[JobRow]) -> list[Action]:
         """Raises LbdError."""
         dispatcher, actions = self.dispatcher, list[Action]()
         if fault := QueueRoom(dispatcher).why_not_again(rows):

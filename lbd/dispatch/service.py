@@ -21,13 +21,14 @@ from lbd.dispatch.core.lifecycle import KILLED_AT_ONCE
 from lbd.dispatch.core.ownership import Asker, Owners
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.host_connection import HostConnection, Paces
-from lbd.dispatch.job_finder import ANSWER_MAX, REQUEUES, TOO_LONG, JobFinder
+from lbd.dispatch.job_finder import ANSWER_MAX, TOO_LONG, JobFinder
 from lbd.dispatch.job_view import JobViews, add_attempts, encoded, look_at, newest_of
 from lbd.dispatch.orders import Orders
 from lbd.dispatch.predictions import Predictions
 from lbd.dispatch.submissions import Submissions
 from lbd.dispatch.watching import TooManyWatched, Watching, is_long
 from lbd.errors import LbdError
+from lbd.local.long_answers import timed
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.parsing import parsed
@@ -294,8 +295,8 @@ class QueueService:
     async def _act(self, data: bytes, context: "Context") -> bytes:
         asked = await self._read(pb.ActRequest, data, context)
         host = await self._calls.host(context)
-        async with self._calls.ordering(host, asked.user, alone=asked.verb in REQUEUES):
-            done = await self._orders.carry_out(asked, host)
+        async with self._calls.ordering(host, asked.user) as own:
+            done = await timed(self._orders.carry_out(asked, host), own)
         return done + pb.ActReply(ledger_token=self._dispatcher.token_of(host)).SerializeToString()
 
     async def _tags(self, data: bytes, context: "Context") -> bytes:

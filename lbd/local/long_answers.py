@@ -8,7 +8,15 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Hashable, Iterable, Iterator
+import types
+from collections.abc import (
+    AsyncIterator,
+    Coroutine,
+    Generator,
+    Hashable,
+    Iterable,
+    Iterator,
+)
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -23,6 +31,7 @@ OPERATIONS = frozenset(
 )  # fmt: skip
 AT_ONCE = 2  # per asker
 Row = TypeVar("Row")
+Result = TypeVar("Result")
 
 
 class LongAnswers:
@@ -41,7 +50,8 @@ class LongAnswers:
 
 
 class OwnTime:
-    """The CPU time that an answer took in `in_turns`, in which nobody else was served."""
+    """The CPU time that an answer took, in `in_turns` or `timed`, in which nobody else was
+    served."""
 
     seconds = 0.0
 
@@ -57,6 +67,28 @@ def own_time() -> Iterator[OwnTime]:
         yield own
     finally:
         _own.reset(before)
+
+
+@types.coroutine
+def timed(
+    work: Coroutine[object, object, Result], own: OwnTime
+) -> Generator[object, object, Result]:
+    """Awaits the work, and adds the time that it takes itself, not what others do meanwhile."""
+    problem: BaseException | None = None
+    while True:
+        began_s = time.thread_time()
+        try:
+            waited_for = work.send(None) if problem is None else work.throw(problem)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        finally:
+            own.seconds += time.thread_time() - began_s
+        problem = None
+        try:
+            yield waited_for
+        except BaseException as raised:  # it may be cancelled
+            problem = raised
 
 
 async def in_turns(rows: Iterable[Row]) -> AsyncIterator[Row]:

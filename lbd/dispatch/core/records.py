@@ -1,5 +1,6 @@
 """What queued jobs and their attempts are: the types of lifecycle, ledger and dispatcher."""
 
+import contextlib
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -164,6 +165,7 @@ class Jobs(Mapping[JobId, Live]):
         self._counts = JobCounts()  # of those in `_live`
         self.lists = NamedLists()
         self.dropped = 0  # grows with each job that ends
+        self._noted: list[set[JobId]] = []  # by `ending`
 
     def __getitem__(self, job: JobId) -> Live:
         """Returns a copy for a job in the backlog."""
@@ -219,8 +221,20 @@ class Jobs(Mapping[JobId, Live]):
             self._counts.add(job, 1)
         return live
 
+    @contextlib.contextmanager
+    def ending(self) -> Iterator[set[JobId]]:
+        """Yields a set to which jobs are added that end in this context."""
+        noted = set[JobId]()
+        self._noted.append(noted)
+        try:
+            yield noted
+        finally:
+            self._noted = [one for one in self._noted if one is not noted]
+
     def drop(self, job: JobId) -> None:
         self.dropped += 1
+        for noted in self._noted:
+            noted.add(job)
         if (live := self._live.pop(job, None)) is not None:
             self._counts.add(live.job, -1)
 

@@ -194,7 +194,7 @@ async def test_a_host_gets_half_of_the_time_for_long_answers_whatever_they_conta
 
 
 def ordering(asked, host, user):
-    return asked.ordering(host, user, alone=False)
+    return asked.ordering(host, user)
 
 
 @pytest.mark.parametrize("kind", [Calls.listing, ordering], ids=["lists", "orders"])
@@ -259,7 +259,7 @@ async def test_an_order_does_not_wait_for_the_lists_of_its_user():
 async def test_short_orders_cost_nothing():
     asked = Calls(Trust(), RATE, clock := Clock())
     for _ in range(100):
-        async with asyncio.timeout(1.0), asked.ordering("h2", "ann", alone=True):
+        async with asyncio.timeout(1.0), asked.ordering("h2", "ann"):
             clock.now_s += calls.ORDER_S
 
 
@@ -315,3 +315,21 @@ async def test_only_the_first_heartbeat_of_a_connection_is_its_first(tmp_path, n
         for _ in range(3):
             world.dispatcher._heartbeat("h2", line, beat)
         assert world.dispatcher.life.hosts.contact("h2").number == 1
+
+
+async def test_the_orders_of_all_users_of_a_host_have_half_of_the_time():
+    """It could make up one user after the other."""
+    asked = Calls(Trust(), RATE, clock := Clock())
+
+    async def order(host, user, own_s):
+        async with asyncio.timeout(0.1), asked.ordering(host, user) as own:
+            clock.now_s += own_s
+            own.seconds += own_s
+
+    for number in range(8):
+        await order("h2", f"user{number}", 10.0)
+    with pytest.raises(TimeoutError):
+        await order("h2", "another", 1.0)
+    await order("h3", "ann", 1.0)
+    clock.now_s += 20.0
+    await order("h2", "another", 1.0)

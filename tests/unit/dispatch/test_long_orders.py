@@ -56,3 +56,30 @@ async def test_an_order_about_very_many_jobs_says_how_far_it_got(world, monkeypa
         numbers = {"selectors": [f"1-{count}"], "by_number": True}
         assert len((await world.act(**order | numbers)).done_ids) == count, "nobody waits for it"
     assert len((await world.act(**order)).done_ids) == count
+
+
+async def test_an_order_of_which_nothing_can_be_done_says_so_in_time_too(world, monkeypatch):
+    """It went on for as long as there were jobs, and its caller had given up."""
+    count = 3 * ACTS_AT_ONCE
+    await world.submit(array(count))
+    monkeypatch.setattr(orders, "ORDER_S", 0.0)
+    reply = await world.act(user="ann", verb="requeue", selectors=["1"])
+    vain, left = sorted(reply.failures, key=lambda failure: "not done" in failure.error)
+    assert not reply.done_ids
+    assert (len(vain.ids), len(left.ids)) == (ACTS_AT_ONCE, count - ACTS_AT_ONCE)
+
+
+async def test_of_the_orders_of_a_host_one_at_a_time_goes_on(world, monkeypatch):
+    """Eight at once took eight turns before others had one."""
+    monkeypatch.setattr(orders, "TURN_S", -1.0)  # as if each job had taken long
+    users = [f"user{number}" for number in range(8)]
+    for user in users:
+        await world.submit(asking(user=user, inner={"user": user}, count=100, is_array=True))
+    orders_of_all = [world.act(user=user, verb="hold", selectors=["@me"]) for user in users]
+    acting, held, most = asyncio.gather(*orders_of_all), 0, 0
+    while not acting.done():
+        await asyncio.sleep(0)
+        before, held = held, sum(bool(one.held) for one in world.dispatcher.life.jobs.values())
+        most = max(most, held - before)
+    assert [len(reply.done_ids) for reply in await acting] == [100] * 8
+    assert most <= 2, "one goes on, and one begins"

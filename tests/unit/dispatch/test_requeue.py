@@ -1,14 +1,18 @@
 """Ended jobs that start again, and jobs that an order finds ended: what is known of them then."""
 
+import asyncio
 import time
 
 import pytest
 
 from lbd.dispatch.core.records import Cause, Ending
 from lbd.dispatch.core.run_times import name_hash
+from lbd.dispatch.revival import Revival
 from lbd.model import HostId, JobId
+from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
 from tests.unit.dispatch.services import asking, opened
+from tests.unit.until import until
 
 WHO = {"user": "ann", "uid": 1001}
 
@@ -91,3 +95,46 @@ async def test_of_several_ids_those_are_named_of_which_all_has_ended(tmp_path, e
         await world.act(verb="kill", selectors=["1-7"], **WHO)
         done = await world.act(verb="kill", selectors=["12", ended], **WHO)
         assert (list(done.done_ids), list(done.errors)) == (["12"], [error])
+
+
+@pytest.mark.parametrize("gang", [0, 2])
+async def test_orders_that_requeue_the_same_job_do_not_wait_for_each_other(
+    tmp_path, monkeypatch, gang
+):
+    """All waited for one that did nothing, for minutes. What the first has read is of the past
+    once the job has had another attempt: two attempts would have the same number."""
+    has_read, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def at_leisure(*_):
+        if not has_read.is_set():
+            has_read.set()
+            await may_go_on.wait()
+
+    async with opened(tmp_path / "ledger.sqlite") as world, asyncio.timeout(60.0):
+        h2 = world.host(HostId("h2"), slots=4)
+        await world.submit(
+            asking(**({"is_array": True, "count": gang, "gang": True} if gang else {}))
+        )
+        jobs = [str(number + 1) for number in range(gang or 1)]
+
+        async def run(attempt):
+            await until(lambda: len(h2.starts) == attempt * len(jobs))
+            up = pb.WorkUp()
+            for job in jobs:
+                up.reports.add(job=job, attempt=attempt, event="begun")
+                up.reports.add(job=job, attempt=attempt, event="ended", cause="exited")
+                up.reports[-1].exit_status = 1
+            world.dispatcher.heard(HostId("h2"), h2, up)
+            await world.dispatcher.settled()
+
+        await run(1)
+        monkeypatch.setattr(Revival, "read_names", at_leisure)
+        first = asyncio.create_task(world.act(verb="requeue", selectors=["1"], **WHO))
+        await has_read.wait()
+        second = await world.act(verb="requeue", selectors=["1"], **WHO)
+        assert not second.errors
+        await run(2)
+        may_go_on.set()
+        assert not (await first).errors
+        await until(lambda: len(h2.starts) == 3 * len(jobs))
+        assert [start.attempt for start in h2.starts[-len(jobs) :]] == [3] * len(jobs)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lbd.local import json_socket as local
 from lbd.local import long_answers, steps
-from lbd.local.long_answers import LongAnswers, encode, in_turns, own_time
+from lbd.local.long_answers import LongAnswers, OwnTime, encode, in_turns, own_time, timed
 from tests.unit.turns import others_turns
 
 ANN, BOB = 1001, 1002
@@ -76,3 +76,36 @@ async def test_one_user_has_only_a_few_at_once_and_others_are_not_delayed():
     with pytest.raises(asyncio.CancelledError):
         await tasks[4]
     assert len(answers) == 0
+
+
+async def test_the_own_time_of_work_is_without_that_of_others(monkeypatch):
+    now_s, own = [0.0], OwnTime()
+    monkeypatch.setattr(long_answers, "time", SimpleNamespace(thread_time=lambda: now_s[0]))
+
+    async def work():
+        for _ in range(3):
+            now_s[0] += 1.0
+            await asyncio.sleep(0)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.0):
+                await asyncio.Event().wait()
+        now_s[0] += 1.0
+        return "done"
+
+    async def others():
+        while True:
+            now_s[0] += 100.0
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    assert (await timed(work(), own), own.seconds) == ("done", 4.0)
+    cancelled = asyncio.create_task(timed_for_ever(own))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    beside.cancel()
+
+
+async def timed_for_ever(own):
+    await timed(asyncio.Event().wait(), own)
