@@ -19,7 +19,7 @@ from lbd.lbm.outbound.directory import Looker
 from lbd.lbm.outbound.lim import LimNotes, LimQuestions
 from lbd.lbm.owner.rules import InForce
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
-from lbd.lbm.session.cluster import Cluster
+from lbd.lbm.session.cluster import Cluster, rates_of_users
 from lbd.lbm.session.peer_process import PeerProcess
 from lbd.lbm.staging.queued_files import QueuedFiles
 from lbd.lbm.usage.log import UsageLog
@@ -110,6 +110,7 @@ class OutboundContext:
     long_requests: Budget = field(init=False)  # bytes of each user's requests
     windows: Budget = field(default_factory=budget_of_windows)  # of output, of each user
     lim_questions: LimQuestions = field(init=False)
+    host_rates: Rates = field(default_factory=rates_of_users)  # of questions to other hosts
     told: Rates = field(default_factory=lambda: Rates(1 / SAID_AGAIN_S, 1))
 
     @property
@@ -118,7 +119,7 @@ class OutboundContext:
 
     @property
     def cluster(self) -> Cluster:
-        return Cluster(self.config, self.lim, self.peers)
+        return Cluster(self.config, self.lim, self.peers, self.host_rates)
 
     def __post_init__(self) -> None:
         own = HostId(self.config.host.name)

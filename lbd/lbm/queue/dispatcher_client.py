@@ -19,7 +19,7 @@ from lbd.lbm.queue.departures import Departures
 from lbd.lbm.queue.leader_search import LeaderSearch, NobodyLeads
 from lbd.lbm.queue.other_spools import OtherSpools, why_of
 from lbd.lbm.queue.spool import Spool
-from lbd.lbm.session.cluster import Cluster
+from lbd.lbm.session.cluster import Cluster, rates_of_users
 from lbd.local.json_client import JsonClient
 from lbd.local.rate_limit import USER_SHARE, CallRates, TimeShares
 from lbd.net.gen import dispatch_pb2 as pb
@@ -83,7 +83,7 @@ class DispatcherClient:
     def __init__(self, config: Config, peers: Peers, lim: JsonClient) -> None:
         self._config = config
         self._peers = peers
-        cluster = Cluster(config, lim, peers)
+        cluster = Cluster(config, lim, peers, rates_of_users())
         self._search = LeaderSearch(config, peers, cluster)
         own = config.dispatch
         self._configured = own.hosts

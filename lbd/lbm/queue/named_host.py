@@ -47,7 +47,8 @@ async def why_refused(
         host = await home.cluster.peer(asked.only)
         if not host.is_up:
             return ACCEPTED
-        found = await home.cluster.ask(host, "Check", question, lbm_pb2.CheckReply, answer_s)
+        ask, reply = home.cluster.ask, lbm_pb2.CheckReply
+        found = await ask(run.uid, host, "Check", question, reply, answer_s)
     except LbdError:
         return ACCEPTED
     if not (found.for_good or found.phase == NOT_YET):

@@ -1,5 +1,12 @@
-"""The hosts of the cluster: where their LBMs are, and questions to them."""
+"""The hosts of the cluster: where their LBMs are, and questions to them.
 
+Another host answers so many questions a second, whichever of our users asks. So each user has a
+share of these, and waits for their turn here: one who asks without end would have the others'
+questions refused there. Who asks is known here alone.
+"""
+
+import asyncio
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
@@ -9,8 +16,11 @@ from google.protobuf.message import DecodeError, Message
 
 from lbd.config.schema import Config
 from lbd.errors import Unavailable
+from lbd.lbm.session.host_questions import BURST, QUESTIONS_PER_S, TURN_BYTES
+from lbd.local.caller import person_of
 from lbd.local.json_client import JsonClient
 from lbd.local.json_socket import Refusal
+from lbd.local.rate_limit import Rates, turns_of
 from lbd.model import target_of
 from lbd.net import question
 from lbd.net.parsing import parsed_in_turns
@@ -19,8 +29,14 @@ from lbd.text.one_line import one_line
 
 SERVICE = "/lbd.v1.Lbm/"
 ASK_LIM_S = 2.0
+USER_SHARE = 0.25  # of what another host answers: for one user's questions, and for their orders
+PATIENCE_S = 3.0  # on top of the time for the answer: together less than `lbctl` waits
 
 Reply = TypeVar("Reply", bound=Message)
+
+
+def rates_of_users() -> Rates:
+    return Rates(USER_SHARE * QUESTIONS_PER_S, USER_SHARE * BURST)
 
 
 class Unreached(Unavailable):
@@ -44,6 +60,7 @@ class Cluster:
     config: Config
     lim: JsonClient
     peers: Peers | None  # None: this host cannot prove its identity to others
+    rates: Rates  # of each user's questions to each host
 
     async def others(self) -> list[ClusterHost]:
         """Every host that this one may ask. Raises LbdError if the LIM does not answer."""
@@ -80,14 +97,31 @@ class Cluster:
         return [*read_peers(rows if isinstance(rows, list) else [])]
 
     async def ask(
-        self, peer: ClusterHost, method: str, request: Message, reply: type[Reply], timeout_s: float
+        self,
+        uid: int,
+        peer: ClusterHost,
+        method: str,
+        request: Message,
+        reply: type[Reply],
+        timeout_s: float,
+        *,
+        is_order: bool = False,
     ) -> Reply:
-        """Asks one question. Raises Unavailable with the reason."""
+        """Asks one question for that user, in their turn. Orders have a share of their own, as who
+        asks too much may want to end what asks. Raises Unavailable with the reason."""
         if self.peers is None:
             raise Unavailable(
                 "this host has no credentials for other hosts (security.key_file, tls)"
             )
-        channel, data = self.peers.channel(peer.name, peer.lbm), request.SerializeToString()
+        data = request.SerializeToString()
+        share = person_of(uid), is_order, peer.name
+        turns, patience_s = turns_of(len(data), TURN_BYTES), min(PATIENCE_S, timeout_s)
+        wait_s = self.rates.turn_s(share, time.monotonic(), patience_s, turns)
+        if wait_s is None:
+            raise Unavailable("you ask it more than one user may; try again later")
+        if wait_s:
+            await asyncio.sleep(wait_s)
+        channel = self.peers.channel(peer.name, peer.lbm)
         try:
             method = SERVICE + method
             answer = await question.ask(channel, method, data, self.peers.metadata, timeout_s)

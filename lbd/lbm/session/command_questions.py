@@ -111,7 +111,10 @@ class CommandAnswers:
             raise Unavailable(f"{origin}, where {asked.id} was started, is down")
         patience_s = asked.patience_s + PEER_S
         try:
-            return await cluster.ask(peer, "Command", asked, pb.CommandReply, patience_s)
+            return await cluster.ask(
+                asked.uid, peer, "Command", asked, pb.CommandReply, patience_s,
+                is_order=asked.verb == "kill",
+            )  # fmt: skip
         except Unavailable as problem:
             raise Unavailable(f"{origin}, where {asked.id} was started: {problem}") from None
 

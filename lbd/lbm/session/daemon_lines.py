@@ -60,7 +60,8 @@ class DaemonLines:
             gathered.missing["the other hosts"] = str(problem)
             peers = []
         turns = asyncio.Semaphore(AT_ONCE)
-        await asyncio.gather(*(self._ask(peer, asked, turns, gathered) for peer in peers))
+        uid = caller.uid
+        await asyncio.gather(*(self._ask(uid, peer, asked, turns, gathered) for peer in peers))
         return gathered.answer(asked.job)
 
     async def _of_command(self, name: str, caller: Caller) -> pb.LinesRequest:
@@ -91,6 +92,7 @@ class DaemonLines:
 
     async def _ask(
         self,
+        uid: int,
         peer: ClusterHost,
         asked: pb.LinesRequest,
         turns: asyncio.Semaphore,
@@ -101,7 +103,8 @@ class DaemonLines:
             return
         async with turns:
             try:
-                reply = await self._home.cluster.ask(peer, "Lines", asked, pb.LinesReply, PEER_S)
+                ask = self._home.cluster.ask
+                reply = await ask(uid, peer, "Lines", asked, pb.LinesReply, PEER_S)
             except Unavailable as problem:
                 gathered.missing[peer.name] = str(problem)
                 return

@@ -22,7 +22,7 @@ from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.session.cluster import ASK_LIM_S, ClusterHost, Unreached
 from lbd.lbm.session.peer_process import AnyProcess
 from lbd.lbm.session.request import ClientRequest
-from lbd.local.caller import Caller
+from lbd.local.caller import Caller, person_of
 from lbd.local.json_socket import Json, Refusal
 from lbd.local.turns import Turns
 from lbd.model import HostId
@@ -248,6 +248,6 @@ class Checks:
 
     async def _asks(self, host: ClusterHost, request: lbm_pb2.RunRequest) -> lbm_pb2.CheckReply:
         """Raises Unavailable."""
-        async with self._asking.turn(request.uid):
-            ask = self._home.cluster.ask
-            return await ask(host, "Check", request, lbm_pb2.CheckReply, 2 * ANSWER_S)
+        uid, reply = request.uid, lbm_pb2.CheckReply
+        async with self._asking.turn(person_of(uid)):
+            return await self._home.cluster.ask(uid, host, "Check", request, reply, 2 * ANSWER_S)

@@ -23,7 +23,7 @@ class OwnerAnswers:
     def __init__(self, rules: InForce, home: OutboundContext, book: OwnerBook) -> None:
         self._rules, self._home, self._book = rules, home, book
 
-    async def answer(self, question: Json) -> Json:
+    async def answer(self, question: Json, uid: int) -> Json:
         """Raises LbdError, KeyError."""
         host = HostId(str(question["of"]))
         asked = pb.OwnersRequest(past=question.get("past") is True)
@@ -33,7 +33,8 @@ class OwnerAnswers:
         peer = await cluster.peer(host)
         if peer.is_down:
             raise Unavailable("down")
-        return owner_json(host, await cluster.ask(peer, "Owners", asked, pb.OwnersReply, PEER_S))
+        reply = await cluster.ask(uid, peer, "Owners", asked, pb.OwnersReply, PEER_S)
+        return owner_json(host, reply)
 
     async def for_peer(self, asked: pb.OwnersRequest, _caller: str) -> pb.OwnersReply:
         return self._reply(asked)

@@ -90,7 +90,7 @@ class Questions:
         if operation in ("stats", "history", "past"):
             return await self.usage.answer(question, caller)
         if operation == "owners":
-            return await self.owners.answer(question)
+            return await self.owners.answer(question, caller.uid)
         if operation == "signal":
             self._signal(question, caller)
             return {}
@@ -250,7 +250,7 @@ class Questions:
         for asked in (request, own):
             try:
                 reply = await self._home.cluster.ask(
-                    host, "Jobs", asked, lbm_pb2.JobsReply, PEER_JOBS_TIMEOUT_S
+                    own.uid, host, "Jobs", asked, lbm_pb2.JobsReply, PEER_JOBS_TIMEOUT_S
                 )
             except Unavailable:
                 return None

@@ -68,17 +68,19 @@ class UsageAnswers:
             page = pb.HistoryRequest(
                 since=moment(question["since"]), after=whole(question["after"]), limit=PAGE_MAX
             )
-            history = await self._of(host, self.history, "History", page, pb.HistoryReply)
+            history = await self._of(
+                caller.uid, host, self.history, "History", page, pb.HistoryReply
+            )
             return {"jobs": [past_json(job) for job in history.jobs[:PAGE_MAX]]}
         sees_all = self._admins.include(caller)
         user, uid = ("", None) if sees_all else (user_name(caller.uid), max(0, caller.uid))
         if question["op"] == "past":
-            past = await self._past_of(host, past_request(question, user, uid))
+            past = await self._past_of(caller.uid, host, past_request(question, user, uid))
             return past | {"only_of": user or None}
         user = user or short(question, "user")
         since, until = moment(question["since"]), moment(question.get("until", 0.0))
         asked = pb.StatsRequest(since=since, until=until, user=user, uid=uid)
-        stats = await self._of(host, self.stats, "Stats", asked, pb.StatsReply)
+        stats = await self._of(caller.uid, host, self.stats, "Stats", asked, pb.StatsReply)
         return stats_json(stats, user, time.time())
 
     # For this host's users, and for another host that asks
@@ -141,10 +143,10 @@ class UsageAnswers:
             record_since=record_since,
         )
 
-    async def _past_of(self, host: HostId, asked: pb.PastRequest) -> Json:
+    async def _past_of(self, asker: int, host: HostId, asked: pb.PastRequest) -> Json:
         """Raises LbdError."""
         own = self._home.config.host.name
-        reply = await self._of(host, self.past, "Past", asked, pb.PastReply)
+        reply = await self._of(asker, host, self.past, "Past", asked, pb.PastReply)
         # with numbers, a user may have another name there
         whose = "" if self._goes_by_uid else asked.user
         rows = [job_json(job) | {"number": job.number} for job in reply.jobs[:PAST_MAX]
@@ -165,19 +167,20 @@ class UsageAnswers:
 
     async def _of(
         self,
+        uid: int,
         host: HostId,
         own: Callable[[Asked, str], Awaitable[AnyReply]],
         method: str,
         asked: Asked,
         reply: type[AnyReply],
     ) -> AnyReply:
-        """Asks this host, or another. Raises LbdError."""
+        """Asks this host, or another, for that user. Raises LbdError."""
         if host == self._home.config.host.name:
             return await own(asked, host)
         peer = await self._home.cluster.peer(host)
         if peer.is_down:
             raise Unavailable("down")
-        return await self._home.cluster.ask(peer, method, asked, reply, PEER_S)
+        return await self._home.cluster.ask(uid, peer, method, asked, reply, PEER_S)
 
 
 def past_request(question: Json, user: str, uid: int | None) -> pb.PastRequest:

@@ -31,7 +31,7 @@ class Home:
     async def peer(self, name):
         return ClusterHost(name, "192.0.2.2:1", self.is_up, not self.is_up)
 
-    async def ask(self, peer, method, request, reply, timeout_s):
+    async def ask(self, _uid, peer, method, request, reply, timeout_s):
         self.asked.append(request)
         if self.answer is None:
             raise Unavailable("no answer")

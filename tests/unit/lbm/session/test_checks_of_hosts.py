@@ -113,7 +113,7 @@ class Home:
     async def others(self):
         return self.peers
 
-    async def ask(self, host, method, request, kind, timeout_s):
+    async def ask(self, _uid, host, method, request, kind, timeout_s):
         answer = self.answers[host.name]
         if isinstance(answer, Exception):
             raise answer

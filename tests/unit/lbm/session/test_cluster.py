@@ -1,13 +1,20 @@
 """Where the other hosts are, and how a question to one of them ends."""
 
+import asyncio
+from dataclasses import replace
+from functools import partial
+
 import grpc
 import grpc.aio
 import pytest
 
 from lbd.config.schema import ClusterConfig, Config, HostConfig, HostEntry
 from lbd.errors import Unavailable
-from lbd.lbm.session.cluster import Cluster, ClusterHost, NotInCluster
+from lbd.lbm.session.cluster import PATIENCE_S, Cluster, ClusterHost, NotInCluster, rates_of_users
+from lbd.lbm.session.cluster import USER_SHARE as SHARE
+from lbd.lbm.session.host_questions import BURST, QUESTIONS_PER_S
 from lbd.local.json_socket import Refusal
+from lbd.local.rate_limit import Rates
 from lbd.net.gen import lbm_pb2 as pb
 
 ROWS = [
@@ -18,6 +25,8 @@ ROWS = [
     "no row",
 ]
 H2 = ClusterHost("h2", "10.0.0.2:7902", is_up=True, is_down=False)
+H3 = ClusterHost("h3", "10.0.0.3:7902", is_up=True, is_down=False)
+ANN, BOB = 1001, 1002
 
 
 class Lim:
@@ -54,7 +63,7 @@ def failure(code, details=""):
 def cluster(peers=None):
     entries = (HostEntry("h9", "10.0.0.9", lbm_port=7912),)
     config = Config(host=HostConfig(name="h1"), cluster=ClusterConfig(hosts=entries))
-    return Cluster(config, Lim(), peers)
+    return Cluster(config, Lim(), peers, rates_of_users())
 
 
 async def test_this_host_can_be_asked_like_any_other():
@@ -86,7 +95,7 @@ async def test_the_configuration_is_preferred_to_the_lim():
 async def test_an_answer():
     peers = Peers(pb.JobsReply(jobs=[pb.JobRecord(id="h2-1")]).SerializeToString())
     request = pb.JobsRequest(all=True)
-    reply = await cluster(peers).ask(H2, "Jobs", request, pb.JobsReply, 1.0)
+    reply = await cluster(peers).ask(ANN, H2, "Jobs", request, pb.JobsReply, 1.0)
     assert [job.id for job in reply.jobs] == ["h2-1"]
     assert peers.asked == [
         ("h2", "10.0.0.2:7902"), ("/lbd.v1.Lbm/Jobs", request.SerializeToString()),
@@ -105,10 +114,35 @@ async def test_an_answer():
 )
 async def test_why_there_is_no_answer(answer, reason):
     with pytest.raises(Unavailable) as found:
-        await cluster(Peers(answer)).ask(H2, "Jobs", pb.JobsRequest(), pb.JobsReply, 1.0)
+        await cluster(Peers(answer)).ask(ANN, H2, "Jobs", pb.JobsRequest(), pb.JobsReply, 1.0)
     assert str(found.value) == reason
 
 
 async def test_a_host_without_a_key_asks_nobody():
     with pytest.raises(Unavailable, match="no credentials for other hosts"):
-        await cluster(None).ask(H2, "Jobs", pb.JobsRequest(), pb.JobsReply, 1.0)
+        await cluster(None).ask(ANN, H2, "Jobs", pb.JobsRequest(), pb.JobsReply, 1.0)
+
+
+class RatesNow(Rates):
+    """No time passes."""
+
+    def turn_s(self, key, _now_s, patience_s, turns=1.0):
+        return super().turn_s(key, 100.0, patience_s, turns)
+
+
+async def test_who_asks_a_host_without_end_leaves_most_of_its_answers_to_others():
+    """That host counts the questions of all users of this one together."""
+    found = replace(cluster(Peers()), rates=RatesNow(SHARE * QUESTIONS_PER_S, SHARE * BURST))
+    show, kill = (pb.CommandRequest(verb=verb) for verb in ("show", "kill"))
+    command = partial(found.ask, method="Command", reply=pb.CommandReply, timeout_s=9.0)
+    asks = [asyncio.create_task(command(ANN, H2, request=show)) for _ in range(2000)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    refused = [one for one in asks if one.done() and one.exception()]
+    assert len(asks) - len(refused) == SHARE * (BURST + PATIENCE_S * QUESTIONS_PER_S)
+    assert "you ask it more than one user may" in str(refused[0].exception())
+    for one in asks:
+        one.cancel()
+    assert await command(BOB, H2, request=show) == pb.CommandReply()
+    assert await command(ANN, H3, request=show) == pb.CommandReply(), "another host"
+    assert await command(ANN, H2, request=kill, is_order=True) == pb.CommandReply()

@@ -212,7 +212,7 @@ async def test_a_host_answers_about_a_job_of_its_own_or_not_at_all(reply):
     async def peer(_host):
         return SimpleNamespace(is_down=False)
 
-    async def ask(*_):
+    async def ask(*_, is_order):
         return reply
 
     answers._home.cluster = SimpleNamespace(peer=peer, ask=ask)
@@ -225,6 +225,22 @@ async def test_a_host_answers_about_a_job_of_its_own_or_not_at_all(reply):
     with pytest.raises(Refusal) as refused:
         await answers.answer(question, Caller(0, 0, 1))
     assert refused.value.code == "usage"
+
+
+@pytest.mark.parametrize("verb", ["show", "kill", "wait"])
+async def test_an_order_to_another_host_has_its_users_share_for_orders(verb):
+    answers, asked = answers_of(*ANN), []
+
+    async def peer(_host):
+        return SimpleNamespace(is_down=False)
+
+    async def ask(uid, *_, is_order):
+        asked.append((uid, is_order))
+        return pb.CommandReply(job=pb.JobRecord(id="h2-7", origin="h2"))
+
+    answers._home.cluster = SimpleNamespace(peer=peer, ask=ask)
+    await answers.answer({"op": f"command.{verb}", "id": "h2-7"}, Caller(0, 1000, 1))
+    assert asked == [(1000, verb == "kill")]
 
 
 @pytest.mark.parametrize(("state", "said"), [

@@ -31,7 +31,7 @@ class Cluster:
     async def peer(self, name):
         return SimpleNamespace(name=name, is_down=name == "down")
 
-    async def ask(self, peer, method, request, kind, timeout_s):
+    async def ask(self, _uid, peer, method, request, kind, timeout_s):
         self.asked.append((peer.name, request.user))
         if peer.name not in self.replies:
             raise Unavailable("no answer")

@@ -52,7 +52,7 @@ class Cluster:
     async def peer(self, _name):
         return SimpleNamespace(name="h2", is_down=False)
 
-    async def ask(self, peer, method, asked, _reply, _timeout_s):
+    async def ask(self, _uid, peer, method, asked, _reply, _timeout_s, **_):
         if method == "Command":
             error = "" if asked.user == NAME else "permission denied: h2-1 is not yours"
             return lbm_pb2.CommandReply(error=error, code="denied" if error else "")

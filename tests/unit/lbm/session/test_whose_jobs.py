@@ -222,7 +222,7 @@ async def test_a_host_sees_the_jobs_of_whom_it_speaks_for(
 async def test_an_administrator_who_does_not_count_there_sees_only_their_own():
     asked = []
 
-    async def ask(_host, _method, request, _reply, _timeout_s):
+    async def ask(_uid, _host, _method, request, _reply, _timeout_s):
         asked.append(request.user)
         ids = ("h2-1",) if request.user else ("h2-2",)
         rows = [lbm_pb2.JobRecord(id=name, origin="h2", user="ann") for name in ids]
