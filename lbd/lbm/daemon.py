@@ -271,7 +271,7 @@ class Lbm:
             await self._trust.follow()
 
     def _changed(self) -> None:  # slots or jobs
-        self._host.slots.pass_to(clock_s())
+        self._host.executions.pass_to(clock_s())
         self._report.changed()
         if self._attempts is not None:
             self._attempts.slots_changed()

@@ -24,7 +24,9 @@ class KeptFree:
     _used_s: dict[Kept, float] = field(default_factory=dict)  # if there is any
     _now_s: float = -math.inf
 
-    def pass_to(self, now_s: float) -> None:
+    def pass_to(self, now_s: float) -> bool:
+        """Returns whether a pause has begun."""
+        paused_before = self.pausing.copy()
         passed_s, self._now_s = now_s - self._now_s, now_s
         for one in self.kept | self._used_s.keys():
             used_s = self._used_s.pop(one, 0.0) + (passed_s if one in self.kept else -passed_s)
@@ -34,3 +36,4 @@ class KeptFree:
                 self._used_s[one] = min(used_s, self.limit_s)
             else:
                 self.pausing.discard(one)
+        return not self.pausing <= paused_before

@@ -222,11 +222,14 @@ class Slots:
         self._give(job, user, width)
         self.pool.hold(job, grant)
 
-    def pass_to(self, now_s: float) -> None:
+    def pass_to(self, now_s: float) -> list[JobId]:
         """Notes the time. To be called after each change, and now and then in between: as time
-        passes, waiting jobs cease to keep what is free from others, and begin to again."""
-        self.kept_free.pass_to(now_s)
+        passes, waiting jobs cease to keep what is free from others, and begin to again. Returns the
+        jobs that got a slot by that."""
+        has_paused = self.kept_free.pass_to(now_s)
+        promoted = self._promote() if has_paused else []
         self.kept_free.kept = self._kept() if self.waiting else frozenset()
+        return promoted
 
     def _kept(self) -> set[Kept]:
         """What is free and kept from others, and by whom: the first in line for it counts."""

@@ -143,6 +143,11 @@ class Executions:
         self._grant(self.line.slots.resize(total, beyond))
         self._give()
 
+    def pass_to(self, now_s: float) -> None:
+        """As `Slots.pass_to`."""
+        self._grant(self.line.slots.pass_to(now_s))
+        self._give()
+
     def _give(self) -> None:
         if not self.leaving:
             self._grant(self.line.give())

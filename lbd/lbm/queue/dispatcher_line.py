@@ -172,7 +172,7 @@ class DispatcherLine:
 
     def _heartbeat(self) -> pb.Heartbeat:
         total, ahead, leases, now_s = self._host.slots.total, self._ahead, self._leases, clock_s()
-        self._host.slots.pass_to(now_s)
+        self._host.executions.pass_to(now_s)
         used, self._is_full = self._others.note(), self.spool.is_full()
         self._held.end_others(now_s)
         ahead.reported = ahead.depth(total)

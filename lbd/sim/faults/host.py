@@ -229,7 +229,7 @@ class Host:
 
     def heartbeat(self) -> None:
         number = self.lbm.leases.heartbeat(self.now_s)
-        self.lbm.line.slots.pass_to(self.now_s)
+        self._pass_to_now()
         held, offer = held_by(self.lbm), offer_of(self)
         held += tuple((*key, "") for key in sorted(self.hoard))
         keys = [(job, attempt) for job, attempt, _ in held]
@@ -366,7 +366,7 @@ class Host:
             case e.AskSlot():
                 self.world.slot_asked(self.name, job)
                 self.handle(job, self.lbm.line.ask(spec))
-                self.lbm.line.slots.pass_to(self.now_s)
+                self._pass_to_now()
             case e.ExceedSlots():
                 self.handle(job, self.lbm.line.exceed(job))
             case e.FreeSlot():
@@ -417,11 +417,15 @@ class Host:
             case _:
                 pass
 
+    def _pass_to_now(self) -> None:
+        for job in [*self.lbm.line.slots.pass_to(self.now_s), *self.lbm.line.give()]:
+            self.handle(job, e.SlotGranted())
+
     def _free_slot(self, job: JobId) -> None:
         self.world.slot_freed(self.name, job)
         for other in [*self.lbm.line.free(job), *self.lbm.line.give()]:
             self.handle(other, e.SlotGranted())
-        self.lbm.line.slots.pass_to(self.now_s)
+        self._pass_to_now()
 
     def _report(self, job: JobId, spec: e.Spec, action: Reported) -> None:
         if job in self.lbm.survivors:

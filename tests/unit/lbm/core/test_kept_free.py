@@ -104,6 +104,17 @@ def test_in_the_pause_it_keeps_its_place_and_gets_what_it_needs_once_all_is_free
     assert line.free(JobId("c")) == ["a"]
 
 
+def test_what_waits_behind_it_begins_as_the_pause_does():
+    line = line_of()
+    assert ask(line, "b", "bob") == SlotGranted()
+    assert ask(line, "a", "ann", 4) == SlotAwaited()
+    assert [ask(line, name, "cid") for name in ("c1", "c2")] == 2 * [SlotAwaited()]
+    assert line.slots.pass_to(0.0) == []
+    assert line.slots.pass_to(LIMIT_S - 1) == []
+    assert line.slots.pass_to(LIMIT_S) == ["c1", "c2"]
+    assert line.slots.pass_to(LIMIT_S + 1) == []
+
+
 def test_the_next_command_of_the_same_user_pauses_and_another_users_does_not():
     line = line_of()
     assert ask(line, "b", "bob") == SlotGranted()
