@@ -20,7 +20,7 @@ It is one file because a job gets slots and resources together or neither.
 import json
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
@@ -30,6 +30,7 @@ from lbd.model import NO_FACTS, NO_NEEDS, Facts, JobId, Needs
 from lbd.policy.needs import COUNTED_MAX, Unmet, unmet
 
 USER_SHARE = 0.75  # of the slots, and of the places to wait for one
+USER_WISHES = 256  # different ones of one user
 GPU = "gpu"
 
 Answer = SlotGranted | SlotAwaited | SlotRefused
@@ -155,6 +156,18 @@ class InFront:
 NOBODY = InFront()
 
 
+@dataclass(slots=True, eq=False)
+class Wish:
+    """What waiting jobs of one user want. Most users send thousands of the same kind, if so many:
+    what they lack is looked up once for all of these."""
+
+    user: str  # "" = not known
+    width: int
+    needs: Needs
+    names: set[str]  # of the resources
+    jobs: OrderedDict[JobId, None] = field(default_factory=OrderedDict)
+
+
 @dataclass(slots=True)
 class Slots:
     """`total` foreign jobs at once, with a bounded queue behind them.
@@ -172,15 +185,14 @@ class Slots:
     beyond: int = 1 << 16  # how many more may run at most
     max_waiting: int = 0
     holders: set[JobId] = field(default_factory=set)
-    waiting: OrderedDict[JobId, None] = field(default_factory=OrderedDict)
+    waiting: OrderedDict[JobId, Wish] = field(default_factory=OrderedDict)
     users: dict[JobId, str] = field(default_factory=dict)  # of all these jobs; "" = not known
     widths: dict[JobId, int] = field(default_factory=dict)  # of holders of more than one slot
-    wanted: dict[JobId, int] = field(default_factory=dict)  # of waiting jobs, if more than one
-    needs: dict[JobId, Needs] = field(default_factory=dict)  # of waiting jobs
     pool: ResourcePool = field(default_factory=ResourcePool)
     kept_free: KeptFree = field(default_factory=KeptFree)
     # Slots of each user. Kept up to date: counting all holders at each end takes longer.
     _held: Counter[str] = field(init=False, default_factory=Counter)
+    _wishes: dict[tuple[str, int, Needs], Wish] = field(init=False, default_factory=dict)
 
     def take(
         self,
@@ -233,97 +245,90 @@ class Slots:
 
     def _kept(self) -> set[Kept]:
         """What is free and kept from others, and by whom: the first in line for it counts."""
-        free = self.total - self.used
-        if not (self.needs or (self.wanted and free > 0)):  # each wants any slot, or none is free
-            return set()
+        free, wishes = self.total - self.used, self._wishes.values()
+        if not any(one.needs.resources or (one.width > 1 and free > 0) for one in wishes):
+            return set()  # each wants any slot, or none is free
         passed = self._passed_over()
-        firsts: dict[str, JobId] = {}
+        firsts: dict[str, Wish] = {}
         left = {name for name, total, used in self.pool.facts().resources if used < total}
-        for job, needs in self.needs.items():
-            if not left:
-                break
-            if job not in passed:
-                firsts |= dict.fromkeys(names_of(needs) & left, job)
+        for wish in self._in_line():
+            if wish not in passed:
+                firsts |= dict.fromkeys(wish.names & left, wish)
                 left -= firsts.keys()
-        if free > 0:
-            wide = (job for job, width in self.wanted.items() if width > free)
-            blocked = self._blocked(passed)
-            if able := [job for job in wide if job not in blocked]:
-                firsts[SLOTS] = min(able, key=self._held_by_user)
-        return {(self.users.get(job, ""), what) for what, job in firsts.items()}
+        if free > 0 and (wide := [one for one in self._able(passed) if one.width > free]):
+            firsts[SLOTS] = min(wide, key=self._held_by_user)
+        return {(wish.user, what) for what, wish in firsts.items()}
 
     def ahead(self) -> InFront:
         if not self.waiting:
             return NOBODY
         passed = self._passed_over()
-        needs = [needs for job, needs in self.needs.items() if job not in passed]
-        names = frozenset(name for one in needs for name in names_of(one))
-        return InFront(len(self.waiting) - len(self._blocked(passed)), names)
+        wanting = (wish for wish in self._wishes.values() if wish not in passed)
+        names = frozenset(name for wish in wanting for name in wish.names)
+        return InFront(sum(len(wish.jobs) for wish in self._able(passed)), names)
 
-    def _passed_over(self) -> set[JobId]:
+    def _passed_over(self) -> set[Wish]:
         """Those that keep nobody from anything. Some could not run though only their users' jobs
         were here: a user who holds a slot, or a GPU, could have all the others idle. The users of
         others have kept what is free for long enough; they run once all that they need is."""
-        found = {job for job in self.waiting if self._keeps_no_slots(job)}
-        if self.needs:
+        wishes = self._wishes.values()
+        found = {wish for wish in wishes if self._keeps_no_slots(wish)}
+        if any(wish.needs.is_given for wish in wishes):
             grants: dict[str, list[Grant]] = {}
             for job, grant in self.pool.held.items():
                 grants.setdefault(self.users.get(job, ""), []).append(grant)
             own = {user: self.pool.facts_with(grants[user] if user else ()) for user in grants}
             nothing = self.pool.facts_with(())
-            for job, needs in self.needs.items():
-                lack = unmet(needs, own.get(self.users.get(job, ""), nothing))
-                if lack is not None or self._pauses(job, names_of(needs)):
-                    found.add(job)
+            for wish in wishes:
+                lack = unmet(wish.needs, own.get(wish.user, nothing))
+                if lack is not None or self._pauses(wish, wish.names):
+                    found.add(wish)
         return found
 
-    def _keeps_no_slots(self, job: JobId) -> bool:
+    def _keeps_no_slots(self, wish: Wish) -> bool:
         """Whether it needs more slots than there are beside those of its user, or than its user may
         keep free at present."""
-        user, width = self.users.get(job, ""), self.wanted.get(job, 1)
-        is_too_wide = width + (self._held[user] if user else 0) > self.total
-        return is_too_wide or (width > 1 and self._pauses(job, (SLOTS,)))
+        is_too_wide = wish.width + (self._held[wish.user] if wish.user else 0) > self.total
+        return is_too_wide or (wish.width > 1 and self._pauses(wish, (SLOTS,)))
 
-    def _pauses(self, job: JobId, what: Collection[str]) -> bool:
+    def _pauses(self, wish: Wish, what: Collection[str]) -> bool:
         """Whether it cannot run now, and its user may not keep some of this from others."""
         if not (pausing := self.kept_free.pausing):
             return False
-        user = self.users.get(job, "")
-        return any((user, one) in pausing for one in what) and not (
-            self._fits(job) and self.pool.unmet(self.needs.get(job, NO_NEEDS)) is None
+        return any((wish.user, one) in pausing for one in what) and not (
+            self._fits(wish) and self.pool.unmet(wish.needs) is None
         )
 
-    def _fits(self, job: JobId) -> bool:
-        return self.used + self.wanted.get(job, 1) <= self.total
+    def _fits(self, wish: Wish) -> bool:
+        return self.used + wish.width <= self.total
 
-    def _held_by_user(self, job: JobId) -> int:
-        return self._held[self.users.get(job, "")]
+    def _held_by_user(self, wish: Wish) -> int:
+        return self._held[wish.user]
 
     def _goes_behind(self, needs: Needs) -> bool:
         """Whether a waiting job wants what this one wants, and waits for others."""
-        if not self.needs:
-            return not all(map(self._keeps_no_slots, self.waiting))
-        passed = self._passed_over()
-        wanted, blocked = names_of(needs), self._blocked(passed)
-        return any(
-            job not in blocked or wanted & names_of(self.needs[job])
-            for job in self.waiting
-            if job not in passed
-        )
+        if not self.waiting:
+            return False
+        passed, names = self._passed_over(), names_of(needs)
+        wanting = (wish for wish in self._wishes.values() if wish not in passed)
+        return any(names & wish.names for wish in wanting) or bool(self._able(passed))
 
-    def _blocked(self, passed: set[JobId]) -> set[JobId]:
-        """The waiting jobs that could not use a slot at present: for lack of resources, and those
-        `passed` over."""
-        blocked = set(passed)
-        awaited: set[str] = set()
-        for job in self.waiting:
-            if job in passed or (needs := self.needs.get(job)) is None:
+    def _able(self, passed: set[Wish]) -> list[Wish]:
+        """What could be had at present, in the order of the jobs: neither `passed` over, nor in
+        need of resources that are not free or that one before waits for."""
+        able, awaited = list[Wish](), set[str]()
+        for wish in self._in_line():
+            if wish in passed:
                 continue
-            names = names_of(needs)
-            if names & awaited or self.pool.unmet(needs) is not None:
-                blocked.add(job)
-                awaited |= names
-        return blocked
+            if awaited.isdisjoint(wish.names) and self.pool.unmet(wish.needs) is None:
+                able.append(wish)
+            else:
+                awaited |= wish.names
+        return able
+
+    def _in_line(self) -> Iterable[Wish]:
+        """In the order of the first job of each."""
+        return dict.fromkeys(self.waiting.values())
 
     @property
     def used(self) -> int:
@@ -415,38 +420,43 @@ class Slots:
         beyond = max(0, self.used - self.total)
         if len(self.waiting) + beyond >= self.max_waiting:
             return False
-        theirs = sum(self.users.get(waiting) == user for waiting in self.waiting)
-        theirs += max(0, self._held[user] - self.total)
-        if user and theirs >= max(1, int(self.max_waiting * USER_SHARE)):
+        theirs = [wish for wish in self._wishes.values() if wish.user == user]
+        count = sum(len(wish.jobs) for wish in theirs) + max(0, self._held[user] - self.total)
+        if user and count >= max(1, int(self.max_waiting * USER_SHARE)):
             return False
-        self.waiting[job] = None
+        key = user, width, needs
+        if key not in self._wishes and len(theirs) >= USER_WISHES:
+            return False
+        self.waiting[job] = wish = self._wishes.setdefault(key, Wish(*key, names_of(needs)))
         self.users[job] = user
-        if width > 1:
-            self.wanted[job] = width
-        if needs.is_given:
-            self.needs[job] = needs
+        wish.jobs[job] = None
         return True
+
+    def _stop_waiting(self, job: JobId) -> None:
+        if (wish := self.waiting.pop(job, None)) is not None:
+            del wish.jobs[job]
+            if not wish.jobs:
+                del self._wishes[wish.user, wish.width, wish.needs]
 
     def exceed(self, job: JobId) -> bool:
         """Lets a waiting job run beyond the slots, if it may."""
-        may = self._is_bearable(self.users.get(job, ""), self.wanted.get(job, 1))
-        if may := may and self.pool.unmet(self.needs.get(job, NO_NEEDS)) is None:
-            self._run(job)
+        if (wish := self.waiting.get(job)) is None:
+            return job in self.holders
+        may = self._is_bearable(wish.user, wish.width) and self.pool.unmet(wish.needs) is None
+        if may:
+            self._run(job, wish)
         return may
 
-    def _run(self, job: JobId) -> None:
-        self.waiting.pop(job, None)
-        self.pool.take(job, self.needs.pop(job, NO_NEEDS))
-        self._give(job, self.users.get(job, ""), self.wanted.pop(job, 1))
+    def _run(self, job: JobId, wish: Wish) -> None:
+        self._stop_waiting(job)
+        self.pool.take(job, wish.needs)
+        self._give(job, wish.user, wish.width)
 
     def release(self, job: JobId) -> list[JobId]:
         """Removes a job that has ended or given up waiting. Returns the jobs that got a slot by
         that."""
         self._let_go(job)
-        if job in self.waiting:
-            del self.waiting[job]
-            self.wanted.pop(job, None)
-            self.needs.pop(job, None)
+        self._stop_waiting(job)
         self.users.pop(job, None)
         self.pool.free(job)
         return self._promote() if self.waiting else []
@@ -464,15 +474,11 @@ class Slots:
         """
         promoted = []
         while self.waiting:
-            blocked = self._blocked(self._passed_over())
-            able = [job for job in self.waiting if job not in blocked]
-            if not able:
+            able = self._able(self._passed_over())
+            if not able or not self._fits(wish := min(able, key=self._held_by_user)):
                 break
-            following = min(able, key=self._held_by_user)
-            if not self._fits(following):
-                break
-            self._run(following)
-            promoted.append(following)
+            promoted.append(job := next(iter(wish.jobs)))
+            self._run(job, wish)
         return promoted
 
 
@@ -532,7 +538,8 @@ class SlotLine:
 
     def exceed(self, job: JobId) -> SlotGranted | SlotRefused:
         """Answers whether a job that has waited long may run beyond the slots."""
-        unmet = self.slots.pool.unmet(self.slots.needs.get(job, NO_NEEDS))
+        wish = self.slots.waiting.get(job)
+        unmet = self.slots.pool.unmet(wish.needs) if wish is not None else None
         if self.slots.exceed(job):
             return SlotGranted()
         if unmet is not None:
@@ -541,7 +548,7 @@ class SlotLine:
         most, setting = slots.total + slots.beyond, "lbm.beyond_slots"
         if not slots.beyond:
             setting = "admission.slots"
-        elif slots.used + slots.wanted.get(job, 1) <= most:
+        elif wish is not None and slots.used + wish.width <= most:
             most, whose = slots.user_places, " of one user"
         commands = f"1 command{whose} runs" if most == 1 else f"{most} commands{whose} run"
         return SlotRefused(f"no free slot: at most {commands} there ({setting})")

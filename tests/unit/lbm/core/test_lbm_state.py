@@ -54,7 +54,7 @@ class TestSlots:
         assert not slots.take(JobId("c"))  # b has been waiting
         assert slots.enqueue(JobId("c"))
         assert slots.release(JobId("a")) == ["b", "c"]
-        assert (slots.used, slots.widths, slots.wanted) == (3, {"b": 2}, {})
+        assert (slots.used, slots.widths, slots._wishes) == (3, {"b": 2}, {})
 
     def test_a_job_of_several_slots_is_not_overtaken_and_may_exceed(self):
         slots = Slots(total=2, max_waiting=10)
@@ -200,7 +200,7 @@ class TestSlots:
         slots.take(JobId("a"))
         slots.enqueue(JobId("wide"), "ann", width=2, needs=GPU)
         assert slots.release(JobId("wide")) == []
-        assert (slots.wanted, slots.needs, slots.users) == ({}, {}, {"a": ""})
+        assert (slots.waiting, slots._wishes, slots.users) == ({}, {}, {"a": ""})
 
     def test_several_slots_are_taken_only_together_with_all_other_needs(self):
         slots = Slots(total=4, max_waiting=10, pool=gpus(1))
