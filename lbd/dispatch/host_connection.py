@@ -44,8 +44,8 @@ REPORT_BYTES = 128  # least cost of each report in a message: it may be shorter,
 # So many reports, or what takes so long: then others are heard. Each may be news for all waiting
 # jobs.
 REPORTS_AT_ONCE, STEP_S = 256, 0.05
-# Share of our CPU time for one host's coming, changing and leaving, for which all waiting jobs are
-# looked at; and how much of it at once.
+# Share of our CPU time for one host's coming, changing and leaving, for which waiting jobs of many
+# shapes may be looked at; and how much of it at once.
 CHANGES_SHARE, CHANGES_S = 0.05, 10.0
 STOPPING_S = 1.0
 JOB_CHARS_MAX = 40

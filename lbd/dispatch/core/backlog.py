@@ -10,6 +10,7 @@ from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
 from itertools import compress
 from operator import attrgetter
 from typing import ClassVar
@@ -37,22 +38,6 @@ def shape_of(kind: QueuedJob) -> tuple[object, ...]:
     """Returns all that decides which hosts could ever take a job, whatever line it waits in."""
     needs = None if kind.needs is NO_NEEDS else kind.needs
     return kind.slots, kind.gang, kind.only, kind.barred, needs, kind.spooled
-
-
-def by_shape(fits: Callable[[QueuedJob], bool]) -> Callable[[QueuedJob], bool]:
-    """Returns `fits`, called once per shape: a million jobs may wait, each with its own name."""
-    known: dict[tuple[object, ...], bool] = {}
-    last: list[object] = [None, False]  # all tasks of an array are of one kind
-
-    def answer(kind: QueuedJob) -> bool:
-        if kind is last[0]:
-            return bool(last[1])
-        if (found := known.get(shape := shape_of(kind))) is None:
-            found = known[shape] = fits(kind)
-        last[:] = kind, found
-        return found
-
-    return answer
 
 
 def number_in(job: str) -> int:
@@ -105,9 +90,7 @@ class Row:
 
     @line.setter
     def line(self, line: HostConnection | None) -> None:
-        lines = self._backlog.lines
-        self._backlog.aside_count += (line is None) - (lines[self.at] is None)
-        lines[self.at] = line
+        self._backlog.lines[self.at] = line
 
 
 class JobCounts:
@@ -144,7 +127,6 @@ class Backlog:
         self.own = tuple(array("q") for _ in OWN[1:])
         self.kinds: list[QueuedJob | None] = []  # None: the row is empty
         self.lines: list[HostConnection | None] = []  # None: it has stepped aside
-        self.aside_count = 0
         self._jobs = 0
         self.counts = JobCounts()
         self._kinds: dict[tuple[object, ...], QueuedJob] = {}
@@ -195,7 +177,6 @@ class Backlog:
         self.kinds.append(kind := self._kind_of(job))
         self.counts.add(kind, 1)
         self.lines.append(None)
-        self.aside_count += 1
         self._jobs += 1
         return Row(self, len(self.ids) - 1, kind)
 
@@ -216,7 +197,6 @@ class Backlog:
     def remove(self, row: Row) -> None:
         at = row.at
         self.counts.add(row.kind, -1)
-        self.aside_count -= self.lines[at] is None
         self.kinds[at] = self.lines[at] = None
         self._jobs -= 1
         if len(self.ids) - self._jobs > max(EMPTY_MIN, self._jobs):
@@ -242,39 +222,38 @@ class Backlog:
         slots = [kind.slots for kind in kinds]
         return list(zip(compress(self.numbers, here), slots, strict=True))
 
-    def aside(self, may: Callable[[QueuedJob], bool] = bool) -> Iterator[Row]:
-        """Yields the jobs in no line whose kind `may` join one, in order; each may join one when it
-        is yielded."""
-        if self.aside_count:
-            for at, kind in enumerate(self.kinds):
-                if kind is not None and self.lines[at] is None and may(kind):
-                    yield Row(self, at, kind)
-
 
 class Rows:
-    """Some jobs of the backlog, by id, in order. Skips those that have left it."""
+    """Some jobs of a line that are in the backlog, by id, in order. Skips those that have left."""
 
-    __slots__ = ("_backlog", "_begin", "_ids", "_sorted")
+    __slots__ = ("_backlog", "_begin", "_ids", "_late", "_line")
 
-    def __init__(self, backlog: Backlog) -> None:
+    def __init__(self, backlog: Backlog, line: HostConnection) -> None:
         self._backlog = backlog
+        self._line = line
         self._ids = array("q")
         self._begin = 0  # all before this have left
-        self._sorted = True
+        self._late: list[int] = []  # a heap of those that came, or came back, after later ones
 
     def add(self, row: Row) -> None:
         number = row.job_number
-        self._sorted = self._sorted and not (self._ids and self._ids[-1] > number)
-        self._ids.append(number)
+        if self._ids and self._ids[-1] >= number:
+            heappush(self._late, number)
+        else:
+            self._ids.append(number)
 
     def front(self) -> Row | None:
-        if not self._sorted:
-            self._sort()
-        backlog = self._backlog
+        late, first = self._late, self._first()
+        while late and (first is None or late[0] <= first.job_number):
+            if (row := self._find(late[0])) is not None:
+                return row
+            heappop(late)
+        return first
+
+    def _first(self) -> Row | None:
         while self._begin < len(self._ids):
-            at = backlog.place(self._ids[self._begin])
-            if at >= 0 and (kind := backlog.kinds[at]) is not None:
-                return Row(backlog, at, kind)
+            if (row := self._find(self._ids[self._begin])) is not None:
+                return row
             self._begin += 1
             if self._begin > max(EMPTY_MIN, len(self._ids) // 2):
                 self._ids, self._begin = self._ids[self._begin :], 0
@@ -288,7 +267,7 @@ class Rows:
         at, here = begin, array("q")
         while at < end:
             number = ids[at]
-            if (row := self._backlog.find(number)) is not None:
+            if (row := self._find(number)) is not None:
                 if at - begin > 2 * len(here) + LEFT_MIN and self._ids is ids:
                     self._ids, self._begin = here + ids[at:], 0
                     begin, at, ids = 0, len(here), self._ids
@@ -297,21 +276,14 @@ class Rows:
                 yield row
             at += 1
 
-    def keep(self, fits: Callable[[QueuedJob], bool], leave: Callable[[Row], None]) -> None:
-        """Keeps only the jobs whose kind fits; `fits` may look only at what `shape_of` returns."""
-        self._sort()
-        backlog, kinds = self._backlog, self._backlog.kinds
-        fits, kept = by_shape(fits), array("q")
-        for number in self._ids[self._begin :]:
-            if (at := backlog.place(number)) < 0 or (kind := kinds[at]) is None:
-                continue
-            if fits(kind):
-                kept.append(number)
-            else:
-                leave(Row(backlog, at, kind))
-        self._ids, self._begin = kept, 0
+    def _find(self, number: int) -> Row | None:
+        backlog = self._backlog
+        at = backlog.place(number)
+        if at < 0 or (kind := backlog.kinds[at]) is None or backlog.lines[at] != self._line:
+            return None
+        return Row(backlog, at, kind)
 
     def _sort(self) -> None:
-        if not self._sorted:
-            self._ids = array("q", sorted(self._ids[self._begin :]))
-            self._begin, self._sorted = 0, True
+        if self._late:  # one that left and came back may be there twice
+            ids = dict.fromkeys(sorted([*self._ids[self._begin :], *self._late]))
+            self._ids, self._begin, self._late = array("q", ids), 0, []

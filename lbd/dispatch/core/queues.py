@@ -5,6 +5,7 @@ Events go in, `Start`s come out; the daemon and the simulator drive this same co
 - Order in a line is strict: no job passes the head, even where the head needs several slots and a
   job behind it only one. (`waiting_line.py` decides which job is the head.) A job too large for
   every host that serves its line, or that may go to none of them, steps aside until hosts change.
+  Where very many jobs move as hosts change, they do so in several turns (`_look_on`).
 - A host that serves several lines keeps its slots for the head of the earlier one, if that fits it.
 - A job without an estimate counts as the mean of the jobs that came with one.
 - A lost attempt's job returns to its old place; a job that was cut off joins the end of the next
@@ -31,13 +32,11 @@ One file because these rules hold between all of its tables.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from heapq import merge
 from itertools import islice, takewhile
 from operator import attrgetter
 from random import Random
 
 from lbd.dispatch.core.backfill.reservation import Backfill
-from lbd.dispatch.core.backlog import by_shape
 from lbd.dispatch.core.discipline import (
     ONLY_LINE,
     Discipline,
@@ -51,7 +50,7 @@ from lbd.dispatch.core.gangs.gang_room import GangRoom, Plan
 from lbd.dispatch.core.malleable.decision import Rule
 from lbd.dispatch.core.malleable.heads import FREE, NOT_NOW, ROOMS, MalleableHeads
 from lbd.dispatch.core.malleable.slot_times import ResourceTimes, SlotTimes
-from lbd.dispatch.core.registry import Entry, Registered, Registry
+from lbd.dispatch.core.registry import Alike, Entry, Registered, Registry, Shapes
 from lbd.dispatch.core.run_times import RunTimes, kind_of
 from lbd.dispatch.core.servers import LineServers, Server, is_plain, room
 from lbd.dispatch.core.shares import Flow, Rules, Shares
@@ -64,6 +63,10 @@ LOOKED_AT = 100  # jobs of a line that are checked for passing while slots are k
 STARTS_MAX = 1000  # jobs that may start in one turn, 25 ms; a gang starts as a whole
 # At users, and at what is passed over, for all that starts in one turn. They take 0.1 to 0.2 s.
 LOOKS_MAX = 50_000
+# As hosts change, it is asked so often in one turn whether a host suits a job, which takes 40 ms;
+# to move a job counts as four times. The rest is for later turns.
+CHECKS_MAX, MOVE_CHECKS = 20_000, 4
+MOVED_AT_ONCE = 500  # jobs of one shape
 ARRAYS_KNOWN = 4  # arrays that take turns on a host
 
 
@@ -97,6 +100,7 @@ class Queues:
         given = self.shares.rules
         self.backfill = Backfill(given.backfill, given.backfill_risk, self.run_times)
         self.aside: dict[JobId, Entry] = {}
+        self.shapes_aside = Shapes(self.registry.backlog, self._is_aside)
         self.hosts: dict[HostId, Server] = {}  # servers whose hosts take jobs
         self._roomy = self.hosts  # those with room for what jobs print
         self.lines: dict[HostConnection, Waiting] = {}
@@ -105,6 +109,17 @@ class Queues:
         # Lines with no job for these hosts, until that may have changed; whose jobs were passed.
         self._none_beside_hog: dict[HostConnection, set[str]] = {}
         self._open: dict[HostConnection, LineServers] = {}  # for lines with several servers
+        # What determines which jobs each host could ever take from which lines.
+        self._offers: dict[HostId, tuple[object, ...]] = {}
+        # Hosts that do so no more, and hosts that do now, since the jobs were last looked at.
+        self._lost: set[HostId] = set()
+        self._come: set[HostId] = set()
+        self._all_move = False
+        self._looking: Iterator[list[Registered]] | None = None
+        self._new: set[HostId] = set()  # that this look finds jobs for
+        self._checks = 0  # whether a host suits a job, and what takes as long
+        self._equals: dict[HostConnection, list[list[Server]]] = {}  # of a line, by what they offer
+        self._new_equals: list[list[Server]] = []
         self._numbers = 0
         self._wide_waiting = 0  # jobs in lines that need more than one slot
         self._kept_for_wide = False  # slots may be kept for a wide job, or were until just now
@@ -171,7 +186,8 @@ class Queues:
         line, number, work_s = registered.line, registered.number, registered.work_s
         if line is not None:
             self._unput(registered)
-        self.aside.pop(job.id, None)
+        else:
+            self._leaves_aside(registered)
         self.registry.remove(registered)
         joined = self._put(self.registry.add(job, number, work_s), now_s, rng)
         return self._fill({one for one in (line, joined) if one is not None}, now_s, rng)
@@ -202,11 +218,12 @@ class Queues:
         return self._fill(due, now_s, rng)
 
     def tick(self, now_s: float, rng: Random) -> list[Start]:
-        """Time alone can change whether slots are kept for a gang. Also starts what had to be left
-        for a later turn."""
-        if self.is_cut_short:
+        """Time alone can change whether slots are kept for a gang. Also starts, and moves, what had
+        to be left for a later turn."""
+        if self.is_cut_short or self._looking is not None:
             self.is_cut_short, self._kept_for_wide = False, True
             self.shares.at(now_s)
+            self._look_on(now_s, rng)
             return self._fill(self.servers, now_s, rng)
         if not self.gangs.parked:
             return []
@@ -251,7 +268,8 @@ class Queues:
         if leader is not None:
             if leader.line is not None:
                 self._unput(leader)
-            self.aside.pop(leader.id, None)
+            else:
+                self._leaves_aside(leader)
             self.gangs.unpark(leader.job.array)
         for entry in entries:
             entry.job = entry.job._replace(barred=barred[entry.id])
@@ -301,8 +319,7 @@ class Queues:
         for name, server in self.hosts.items():
             assert server.host is not None
             server.is_of(replace(server.host, tiers=tiers(name)))
-        for waiting in self.lines.values():
-            waiting.keep(lambda _: False, self._step_aside)
+        self._all_move = True
         return self._hosts_changed(now_s, rng)
 
     # Internals
@@ -365,9 +382,9 @@ class Queues:
         kind = registered.kind
         hosts = self._roomy if kind.spooled else self.hosts
         line = self.discipline.join(kind, hosts, now_s, rng)
-        if line is None or not self._fits(kind, line):
-            if isinstance(registered, Entry):
-                self.aside[registered.id] = registered
+        server = self._suiting(kind, line) if line is not None else None
+        if line is None or server is None:
+            self._goes_aside(registered)
             return None
         takers = self.hogged.values() if line in self._none_beside_hog else ()
         if takers and any(one.takes_beside_hog(kind) for one in takers):
@@ -375,6 +392,7 @@ class Queues:
         waiting = self._line(line)
         registered.line = line
         waiting.add(registered)
+        waiting.shapes.add(registered, server.name)
         waiting.jobs += 1
         waiting.slots += kind.slots
         waiting.work_s += registered.work_s
@@ -383,26 +401,62 @@ class Queues:
             self._kept_for_wide = True
         return line
 
-    def _fits(self, job: QueuedJob, line: HostConnection) -> bool:
+    def _suiting(self, job: QueuedJob, line: HostConnection) -> Server | None:
+        """Returns a host of that line that suits the job, if possible the one that is known to suit
+        such jobs; for a gang any, if all of them together have room for it."""
         if job.gang:
-            return self.room_for(job) >= job.gang
-        return any(server.suits(job) for server in self.servers.get(line, ()))
+            self._checks += len(self.hosts)
+            return self.servers[line][0] if self.room_for(job) >= job.gang else None
+        if (waiting := self.lines.get(line)) is not None:
+            known = self.hosts.get(waiting.shapes.host_for(job) or HostId(""))
+            if known is not None and line in known.lines and known.suits(job):
+                return known
+        return self._first_suiting(job, self._equals.get(line, ()))
+
+    def _first_suiting(self, job: QueuedJob, equals: Iterable[list[Server]]) -> Server | None:
+        for servers in equals:
+            self._checks += 1
+            if servers[0].is_enough(job):
+                for server in servers:
+                    if server.host is not None and job.may_go_to(server.host.name):
+                        return server
+        return None
+
+    def _by_offer(self, servers: Iterable[Server]) -> list[list[Server]]:
+        """Returns together those that answer alike to any job that may go to them."""
+        found: dict[object, list[Server]] = {}
+        for server in servers:
+            if server.host is not None:
+                found.setdefault(self._offers[server.host.name], []).append(server)
+        return list(found.values())
 
     def room_for(self, job: QueuedJob) -> int:
         """Returns for how many such jobs the hosts have slots, if nothing else ran there."""
         servers = self.servers.get(ONLY_LINE, ())
         return sum(server.at_once(job, server.slots) for server in servers if server.suits(job))
 
-    def _step_aside(self, registered: Registered) -> None:
-        self._unput(registered)
+    def _goes_aside(self, registered: Registered) -> None:
         if isinstance(registered, Entry):
             self.aside[registered.id] = registered
+        self.shapes_aside.add(registered)
+
+    def _leaves_aside(self, registered: Registered) -> None:
+        """A job that is in no line leaves, if it has stepped aside and does not wait with its
+        gang."""
+        if not isinstance(registered, Entry) or self.aside.pop(registered.id, None) is not None:
+            self.shapes_aside.left(registered.kind)
+
+    def _is_aside(self, registered: Registered) -> bool:
+        if isinstance(registered, Entry):
+            return self.aside.get(registered.id) is registered
+        return registered.line is None
 
     def _unput(self, registered: Registered) -> None:
         """Takes a job out of its queue."""
         line, kind = registered.line, registered.kind
         assert line is not None
         waiting = self.lines[line]
+        waiting.shapes.left(kind)
         self.heads.gone(registered.id, line)
         if kind.user not in self._none_beside_hog.get(line, ()):
             self._none_beside_hog.pop(line, None)
@@ -464,7 +518,8 @@ class Queues:
         line = registered.line
         if line is not None:
             self._unput(registered)
-        self.aside.pop(registered.id, None)
+        else:
+            self._leaves_aside(registered)
         self.registry.remove(registered)
         return self._fill((line,), now_s, rng) if line is not None else []
 
@@ -473,8 +528,8 @@ class Queues:
         leader = self.gangs.leader(entry.job)
         if leader is not None and leader.line is not None:
             self._unput(leader)
-        if leader is not None:
-            self.aside.pop(leader.id, None)
+        elif leader is not None:
+            self._leaves_aside(leader)
         self.gangs.left(entry)
         self.registry.remove(entry)
         # Without a leader it was in no line, or left it with another of its jobs.
@@ -516,23 +571,105 @@ class Queues:
         for server in self.hosts.values():
             self._rank(server)
         self.gangs.changed()
-        for leader in self.gangs.leaders():
-            if not self._fits(leader.job, ONLY_LINE):
-                self.gangs.unpark(leader.job.array)
-                self.aside[leader.id] = leader
-        for line, waiting in self.lines.items():
-            waiting.keep(partial(self._fits, line=line), self._step_aside)
-        place: Callable[[Registered], int] = attrgetter("number")
-        stranded: list[Registered] = sorted(self.aside.values(), key=place)
-        self.aside.clear()
-        unfit = set[int]()  # kinds that no host can take; a million jobs may wait of one kind
-        suits = by_shape(lambda job: any(server.suits(job) for server in self.hosts.values()))
-        aside = self.registry.backlog.aside(lambda kind: id(kind) not in unfit and suits(kind))
-        for registered in merge(stranded, aside, key=place):
-            if self._put(registered, now_s, rng) is None:
+        self._note_offers()
+        if self._looking is None:  # else the next turn goes on with it, at no cost to this host
+            self._look_on(now_s, rng)
+        return self._fill(self.servers, now_s, rng)
+
+    def _note_offers(self) -> None:
+        before, self._offers = self._offers, {}
+        for name, server in self.hosts.items():
+            if server.host is not None:
+                self._offers[name] = server.lines, serves(server.host)
+        both = before.items() & self._offers.items()
+        self._lost |= {name for name, _ in before.items() - both}
+        self._come |= {name for name, _ in self._offers.items() - both}
+        if self._all_move:
+            self._come.update(self._offers)
+        self._equals = {line: self._by_offer(servers) for line, servers in self.servers.items()}
+        self._note_new()
+
+    def _note_new(self) -> None:
+        there = (self.hosts[name] for name in self._new if name in self.hosts)
+        self._new_equals = self._by_offer(there)
+
+    def _look_on(self, now_s: float, rng: Random) -> None:
+        """Moves the jobs that can no longer be served where they wait, and those in no line that
+        now can. A look at very many goes on in later turns, and so does one after the next change:
+        until then some wait where they did."""
+        most, to_join = self._checks + CHECKS_MAX, list[Registered]()
+        while self._checks < most and (self._looking or self._lost or self._come):
+            self._looking = self._looking or self._look()
+            for jobs in self._looking:
+                to_join += jobs
+                if self._checks >= most:
+                    break
+            else:
+                self._looking = None
+        unfit = set[int]()  # kinds that join no line: a million jobs may wait of one kind
+        for registered in sorted(to_join, key=attrgetter("number")):
+            if id(registered.kind) in unfit:
+                self._goes_aside(registered)
+            elif self._put(registered, now_s, rng) is None:
                 unfit.add(id(registered.kind))
         self._forget_lines()
-        return self._fill(self.servers, now_s, rng)
+
+    def _look(self) -> Iterator[list[Registered]]:
+        """Takes jobs from where they wait; yields those that may now wait elsewhere, a few at a
+        time, and none where it has looked in vain."""
+        lost, all_move, self._new = self._lost, self._all_move, self._come
+        self._lost, self._come, self._all_move = set(), set(), False
+        self._note_new()
+        for line, waiting in list(self.lines.items()) if lost or all_move else ():
+            for alike in list(waiting.shapes):
+                self._checks += 1
+                if all_move or alike.kind.gang or alike.host in lost:
+                    yield from self._look_at(alike, line, all_move=all_move)
+                else:
+                    yield []
+        for leader in self.gangs.leaders() if lost else ():  # after those still in line
+            job = leader.job
+            waits = self.gangs.find(job.array) or self.gangs.is_behind(job.array)
+            if waits and self._suiting(job, ONLY_LINE) is None:
+                self.gangs.unpark(job.array)
+                self._goes_aside(leader)
+            yield []
+        for alike in list(self.shapes_aside) if self._new else ():
+            if self._first_suiting(alike.kind, self._new_equals) is not None:
+                yield from self._taken(self.shapes_aside, alike, self._leaves_aside)
+            else:
+                yield []
+
+    def _look_at(
+        self, alike: Alike, line: HostConnection, *, all_move: bool
+    ) -> Iterator[list[Registered]]:
+        """Does so with jobs of one line for which no host of it may be left."""
+        kind, waiting = alike.kind, self.lines[line]
+        if not all_move and (server := self._suiting(kind, line)) is not None:
+            alike.host = server.name
+            yield []
+            return
+        may_join = any(self._suiting(kind, other) for other in self.servers)
+        for jobs in self._taken(waiting.shapes, alike, self._unput):
+            for one in jobs:
+                waiting.stepped_aside(one)
+                if not may_join:
+                    self._goes_aside(one)
+            yield jobs if may_join else []
+
+    def _taken(
+        self, shapes: Shapes, alike: Alike, leaves: Callable[[Registered], None]
+    ) -> Iterator[list[Registered]]:
+        """Takes the jobs out of their place, some at a time."""
+        checks, kind = MOVE_CHECKS, alike.kind
+        if kind.gang or not isinstance(self.discipline, Fcfs):  # all hosts may be compared
+            checks += len(self.hosts) if kind.gang or kind.needs else len(self.hosts) // 4
+        for _ in range(0, alike.listed, MOVED_AT_ONCE):
+            jobs = shapes.take(alike, MOVED_AT_ONCE)
+            for one in jobs:
+                leaves(one)
+            self._checks += checks * len(jobs)
+            yield jobs
 
     def _rank(self, server: Server) -> None:
         """Ranks a host again after its slots, jobs or load have changed."""

@@ -1,9 +1,10 @@
 """Every waiting or running job, each in the least memory possible. Pure."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
-from lbd.dispatch.core.backlog import Backlog, Row
+from lbd.dispatch.core.backlog import LEFT_MIN, Backlog, Row, shape_of
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
 from lbd.model import HostId, JobId
 
@@ -99,3 +100,87 @@ class Registry(Mapping[JobId, Registered]):
             del self.entries[registered.id]
         else:
             self.backlog.remove(registered)
+
+
+@dataclass(slots=True, eq=False)
+class Alike:
+    """The jobs of one line, or of none, that could go to the same hosts."""
+
+    kind: QueuedJob  # of one of them
+    host: HostId | None = None  # in a line: one that suits them
+    count: int = 0
+    # Those and some that have left.
+    rows: "array[int]" = field(default_factory=lambda: array("q"))
+    entries: list[Entry] = field(default_factory=list)
+
+    @property
+    def listed(self) -> int:
+        return len(self.rows) + len(self.entries)
+
+    def add(self, registered: Registered) -> None:
+        if isinstance(registered, Entry):
+            self.entries.append(registered)
+        else:
+            self.rows.append(registered.job_number)
+
+
+class Shapes:
+    """The jobs that wait in one line, or in none, by what they ask of a host: as hosts change, each
+    shape is looked at once, however many jobs wait, and the jobs only of those that move."""
+
+    def __init__(self, backlog: Backlog, is_here: Callable[[Registered], bool]) -> None:
+        self._backlog = backlog
+        self._is_here = is_here
+        self._alike: dict[tuple[object, ...], Alike] = {}
+        self._last: Alike | None = None  # all tasks of an array are of one kind
+        self._last_kind: QueuedJob | None = None
+
+    def __iter__(self) -> Iterator[Alike]:
+        return iter(self._alike.values())
+
+    def _of(self, kind: QueuedJob) -> Alike | None:
+        if kind is not self._last_kind:
+            if (found := self._alike.get(shape_of(kind))) is None:
+                return None
+            self._last, self._last_kind = found, kind
+        return self._last
+
+    def host_for(self, kind: QueuedJob) -> HostId | None:
+        """Returns a host that suited such jobs; if there are none, those that were looked up
+        last."""
+        found = self._of(kind) or self._last
+        return found.host if found is not None else None
+
+    def add(self, registered: Registered, host: HostId | None = None) -> None:
+        kind = registered.kind
+        if (alike := self._of(kind)) is None:
+            alike = self._last = self._alike[shape_of(kind)] = Alike(kind)
+            self._last_kind = kind
+        if host is not None:
+            alike.host = host
+        alike.count += 1
+        alike.add(registered)
+        self._sweep_at_times(alike)
+
+    def left(self, kind: QueuedJob) -> None:
+        alike = self._of(kind)
+        assert alike is not None
+        alike.count -= 1
+        if not alike.count:
+            del self._alike[shape_of(kind)]
+            self._last_kind = None  # `_last` still tells a host
+        else:
+            self._sweep_at_times(alike)
+
+    def _sweep_at_times(self, alike: Alike) -> None:
+        if alike.listed > 2 * alike.count + LEFT_MIN:
+            for one in self.take(alike, alike.listed):
+                alike.add(one)
+
+    def take(self, alike: Alike, most: int) -> list[Registered]:
+        """Returns the jobs among the first that are listed, and lists these no more."""
+        numbers, entries = alike.rows[:most], alike.entries[:most]
+        del alike.rows[:most], alike.entries[:most]
+        found: list[Registered | None] = [*map(self._backlog.find, dict.fromkeys(numbers))]
+        found += dict.fromkeys(entries)
+        return [one for one in found if one is not None and self._is_here(one)]

@@ -123,11 +123,15 @@ class Server:
 
     def suits(self, job: QueuedJob) -> bool:
         """Whether the job could run on this host, once others have ended."""
+        return self.host is not None and job.may_go_to(self.host.name) and self.is_enough(job)
+
+    def is_enough(self, job: QueuedJob) -> bool:
+        """The same but for which hosts the job may go to: all of equal `serves` answer alike."""
         if self.host is None or self.slots < job.slots:
             return False
         if job.spooled and self.host.no_room:
             return False
-        return job.may_go_to(self.host.name) and (not job.needs or self.could_have(job))
+        return not job.needs or self.could_have(job)
 
     def has_for(self, job: QueuedJob) -> bool:
         """Whether the host has the job's needs free now; the job must suit it."""

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 from lbd.dispatch.core.backlog import Backlog, Rows
 from lbd.dispatch.core.discipline import HostConnection, QueuedJob
 from lbd.dispatch.core.heaps import Ranked, Source, in_order, merged, sweep
-from lbd.dispatch.core.registry import Entry, Placed, Registered
+from lbd.dispatch.core.registry import Entry, Placed, Registered, Shapes
 from lbd.dispatch.core.shares import Flow, Shares
 from lbd.model import NO_NEEDS, JobId, Needs
 
@@ -56,6 +56,7 @@ class Group(Placed):
     place: int
     rows: Rows
     heap: list[tuple[int, Entry]] = field(default_factory=list)
+    is_gone: bool = False  # no job of it waits: it is skipped when met
 
     def add(self, registered: Registered) -> None:
         if isinstance(registered, Entry):
@@ -75,20 +76,6 @@ class Group(Placed):
     def in_order(self, line: HostConnection) -> Iterator[Registered]:
         entries = (one for _, one in in_order(self.heap) if in_group(one, line))
         return merge(entries, self.rows, key=number_of)
-
-    def keep(
-        self,
-        line: HostConnection,
-        fits: Callable[[QueuedJob], bool],
-        leave: Callable[[Registered], None],
-    ) -> None:
-        here = [pair for pair in self.heap if in_group(pair[1], line)]
-        self.heap = [pair for pair in here if fits(pair[1].job)]
-        for _, entry in here:
-            if not fits(entry.job):
-                leave(entry)
-        heapify(self.heap)
-        self.rows.keep(fits, leave)
 
     def order(self, line: HostConnection) -> Iterator[tuple[int, Waiter]]:
         """Yields the waiting jobs with their positions, whatever leaves meanwhile."""
@@ -200,6 +187,7 @@ class Waiting:
         self.work_s = 0.0  # estimated
         self._shares = shares
         self._backlog = backlog
+        self.shapes = Shapes(backlog, lambda one: one.line == line)
         self._flows: dict[Flow, Heap] = {}
         self._groups: dict[tuple[Flow, int], Group] = {}
         # The turns of the flows in this line, by user. Each array with a limit (`--array 1-9%2`)
@@ -219,16 +207,16 @@ class Waiting:
 
     def _add(self, flow: Flow, registered: Registered) -> None:
         heap = self._flows.setdefault(flow, [])
-        interleave = self._shares.rules.interleave_arrays and not registered.begun
-        array = registered.kind.array if interleave else ALONE
+        array = self._array(registered)
         if array == ALONE and isinstance(registered, Entry):
             heappush(heap, (registered.number, registered))
             return self._sweep_at_times(heap)
         group = self._groups.get((flow, array))
         if group is None:
-            group = Group(array, registered.number, Rows(self._backlog))
+            group = Group(array, registered.number, Rows(self._backlog, self.line))
             self._groups[flow, array] = group
             heappush(heap, (group.place, group))
+            self._sweep_at_times(heap)
         elif array == ALONE and registered.number < group.place:
             self._bring_forward(heap, group, registered.number)
         group.add(registered)
@@ -355,7 +343,7 @@ class Waiting:
         head.number, head.begun = turn, True
         if isinstance(item, Group):
             if (following := item.front(self.line)) is None:
-                del self._groups[flow, item.array]
+                self._is_empty(flow, item)
             else:
                 targets = self._shares.targets
                 if item.array == ALONE:
@@ -382,28 +370,28 @@ class Waiting:
         sweep(self._flows[flow], self._waits)
 
     def _waits(self, item: Entry | Group) -> bool:
-        return isinstance(item, Group) or item.line == self.line
+        return not item.is_gone if isinstance(item, Group) else item.line == self.line
 
-    def keep(self, fits: Callable[[QueuedJob], bool], leave: Callable[[Registered], None]) -> None:
-        """Keeps the jobs that fit; calls `leave` for each of the others."""
-        for heap in self._flows.values():
-            heap[:] = [pair for pair in heap if self._stays(pair[1], fits, leave)]
-            heapify(heap)
-        standing = {item for heap in self._flows.values() for _, item in heap}
-        self._groups = {key: one for key, one in self._groups.items() if one in standing}
+    def stepped_aside(self, registered: Registered) -> None:
+        """The job has left, and may come back: if no other of its array waits, not to the place
+        that the array had."""
+        flow = self._shares.flow(registered.kind)
+        if (group := self._groups.get((flow, self._array(registered)))) is not None:
+            self._is_empty(flow, group)
 
-    def _stays(
-        self,
-        item: Entry | Group,
-        fits: Callable[[QueuedJob], bool],
-        leave: Callable[[Registered], None],
-    ) -> bool:
-        if isinstance(item, Group):
-            item.keep(self.line, fits, leave)
-            return item.front(self.line) is not None
-        if item.line == self.line and not fits(item.job):
-            leave(item)  # which removes it from this line
-        return item.line == self.line
+    def _is_empty(self, flow: Flow, group: Group) -> bool:
+        """Whether none of its jobs waits. Then it is forgotten; those that come back have another
+        group."""
+        if group.front(self.line) is not None:
+            return False
+        if not group.is_gone:
+            group.is_gone, group.heap, group.rows = True, [], Rows(self._backlog, self.line)
+            del self._groups[flow, group.array]
+        return True
+
+    def _array(self, registered: Registered) -> int:
+        interleave = self._shares.rules.interleave_arrays and not registered.begun
+        return registered.kind.array if interleave else ALONE
 
     def first(self, count: int) -> list[Registered]:
         """Returns the first few waiting jobs, regardless of turns."""
@@ -513,10 +501,7 @@ class Waiting:
     def _is_there(self, flow: Flow, item: Entry | Group) -> bool:
         if isinstance(item, Entry):
             return item.line == self.line
-        if item.front(self.line) is not None:
-            return True
-        del self._groups[flow, item.array]
-        return False
+        return not self._is_empty(flow, item)
 
     def puts_last(self, new: QueuedJob) -> bool:
         """Whether a new job is the last: no others have another rank, or take turns with it."""
@@ -551,7 +536,7 @@ class Waiting:
             if isinstance(item, Group):
                 front = item.front(self.line)
                 if front is None:
-                    del self._groups[flow, item.array]
+                    self._is_empty(flow, item)
                 elif item.array != ALONE or front.number == place:
                     return front
                 else:

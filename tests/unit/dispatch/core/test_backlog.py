@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lbd.config.dispatch import MODES
 from lbd.dispatch.core.backlog import EMPTY_MIN, Backlog, Rows, number_in
-from lbd.dispatch.core.discipline import HostSlots, QueuedJob
+from lbd.dispatch.core.discipline import ONLY_LINE, HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.registry import TIERED, make
 from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.lifecycle import Lifecycle
@@ -150,7 +150,7 @@ def test_a_job_that_waited_aside_has_its_place_when_its_host_comes():
     queue = life(CLOSED)
     queue.submitted([QueuedJob(JobId("1"), only=HostId("h2")), QueuedJob(JobId("2"))], *WHEN)
     queue.submitted([QueuedJob(JobId("3"), only=HostId("h2")), QueuedJob(JobId("4"))], *WHEN)
-    assert [row.id for row in queue.queues.registry.backlog.aside()] == ["1", "3"]
+    assert [waiter.id for waiter in queue.queues.lines[1].order()] == ["2", "4"]
     queue.host_is(HostSlots(HostId("h2"), 9, open_slots=0), *WHEN)
     assert [waiter.id for waiter in queue.queues.lines[1].order()] == ["1", "2", "3", "4"]
     begins = queue.host_is(HostSlots(HostId("h2"), 9), *WHEN)
@@ -189,17 +189,6 @@ def test_jobs_are_counted_by_user_and_host_wherever_they_are():
     assert (jobs.of_user("ann"), jobs.of_user("bob"), jobs.of_origin("h2")) == (3, 1, 2)
     jobs.drop(JobId("x"))
     assert (jobs.of_user("bob"), *map(dict, vars(jobs._counts).values())) == (0, {}, {}, {})
-
-
-def test_jobs_that_have_stepped_aside_are_counted_until_they_leave():
-    backlog, line = Backlog(), object()
-    rows = [backlog.add(QueuedJob(JobId(str(n))), n, 0.0) for n in range(1, 5)]
-    assert backlog.aside_count == 4
-    rows[0].line = rows[1].line = line
-    assert backlog.aside_count == 2
-    backlog.remove(rows[0])
-    backlog.remove(rows[2])
-    assert (backlog.aside_count, len(backlog)) == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -253,12 +242,18 @@ def test_a_row_that_moves_takes_all_of_its_job_along():
 
 def test_jobs_that_came_to_a_line_in_another_order_are_listed_by_their_ids():
     backlog = Backlog()
-    for n in range(1, 4):
-        backlog.add(QueuedJob(JobId(f"{n}")), n, 0.0)
-    rows = Rows(backlog)
+    for n in range(1, 5):
+        backlog.add(QueuedJob(JobId(f"{n}")), n, 0.0).line = ONLY_LINE
+    rows = Rows(backlog, ONLY_LINE)
     for job in "312":
         rows.add(backlog.get(JobId(job)))
     assert [row.id for row in rows] == ["1", "2", "3"]
+    backlog.get(JobId("2")).line = None
+    assert [row.id for row in rows] == ["1", "3"], "one has stepped aside"
+    backlog.get(JobId("2")).line = ONLY_LINE
+    rows.add(backlog.get(JobId("4")))
+    rows.add(backlog.get(JobId("2")))
+    assert [row.id for row in rows] == ["1", "2", "3", "4"], "it is back, and listed once"
 
 
 def test_kinds_of_jobs_that_no_longer_wait_are_forgotten(monkeypatch):

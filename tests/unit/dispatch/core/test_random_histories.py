@@ -13,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lbd.config.dispatch import MODES
+from lbd.dispatch.core.backlog import LEFT_MIN, shape_of
 from lbd.dispatch.core.discipline import HostSlots, QueuedJob
 from lbd.dispatch.core.disciplines.queue_per_host import OwnLines
 from lbd.dispatch.core.disciplines.registry import TIERED, make
 from lbd.dispatch.core.malleable.decision import Rule
 from lbd.dispatch.core.malleable.heads import AGAIN_S_MAX, FREE
 from lbd.dispatch.core.queues import Queues
+from lbd.dispatch.core.registry import Entry
 from lbd.dispatch.core.shares import Rules
 from lbd.model import HostId, JobId
 
@@ -44,6 +46,18 @@ def alike(one, other):
 
 def number_of(job):
     return int(job.id.removeprefix("j"))
+
+
+def listed(shapes, waiting):
+    """Returns the ids of the jobs that a table of shapes lists, of those that wait in its place."""
+    waiting, found = list(waiting), set()
+    counts = Counter(shape_of(entry.kind) for entry in waiting)
+    for kinds in shapes:
+        assert kinds.count == counts.pop(shape_of(kinds.kind), 0)
+        assert kinds.listed <= 2 * kinds.count + LEFT_MIN
+        found |= {str(number) for number in kinds.rows} | {entry.id for entry in kinds.entries}
+    assert not counts
+    return found & {entry.id for entry in waiting}
 
 
 class History:
@@ -177,7 +191,9 @@ class History:
         """Each job is in exactly one place."""
         queues = self.queues
         assert queues.registry.keys() == self.jobs.keys()
-        aside = {row.id for row in queues.registry.backlog.aside()} | queues.aside.keys()
+        there = [e for e in queues.registry.values() if e.line is None and e.host is None]
+        aside = listed(queues.shapes_aside, there)
+        assert {e.id for e in there if isinstance(e, Entry)} == queues.aside.keys()
         for job, entry in queues.registry.items():
             places = [entry.line is not None, entry.host is not None, job in aside]
             assert places.count(True) == 1
@@ -186,6 +202,11 @@ class History:
                 assert queues.servers_by_host[entry.host].running[job] is entry
         for line, waiting in queues.lines.items():
             here = [e.id for e in queues.registry.values() if e.line == line]
+            assert listed(waiting.shapes, map(queues.registry.find, here)) == set(here)
+            for kinds in waiting.shapes:
+                server = queues.hosts[kinds.host]
+                assert line in server.lines, "it serves the line"
+                assert server.suits(kinds.kind), "it could take the job"
             assert waiting.jobs == len(here)
             assert waiting.slots == sum(queues.registry[id_].kind.slots for id_ in here)
             work_s = sum(queues.registry[id_].work_s for id_ in here)
@@ -258,7 +279,7 @@ class History:
                     earlier = server.lines[: server.lines.index(line)]
                     kept = [queues.head(other) for other in earlier]
                     assert any(e and e.job.slots <= server.slots for e in kept)
-        for entry in (*queues.aside.values(), *queues.registry.backlog.aside()):
+        for entry in [e for e in queues.registry.values() if e.line is None and e.host is None]:
             line = queues.discipline.join(entry.job, queues.hosts, self.now_s, Random(0))
             servers_by_host = queues.servers.get(line, ())
             assert not any(server.slots >= entry.job.slots for server in servers_by_host)
