@@ -3,7 +3,7 @@
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from shutil import get_terminal_size
 from typing import NoReturn
 
@@ -24,6 +24,7 @@ class Parser(argparse.ArgumentParser):
     """Changes argparse: one-line errors, no abbreviated options, and examples in --help."""
 
     elsewhere: Mapping[str, str] = {}  # words of other programs, and what to do here instead
+    is_of_subcommand = False
 
     def __init__(self, prog: str, description: str, examples: Sequence[str] = ()) -> None:
         lines = "".join(f"  {line}\n" for line in examples)
@@ -70,11 +71,32 @@ class Parser(argparse.ArgumentParser):
         return f'; did you mean "{near}"?' if near else ""
 
     def add_config_options(self) -> None:
-        self.add_argument("--config", metavar="FILE", help="lbd.toml to use instead of $LBD_CONFIG,"
+        self.add_argument("--config", metavar="FILE", default=self.unless_given(None),
+                          help="lbd.toml to use instead of $LBD_CONFIG,"
                           " ~/.config/lbd/lbd.toml or /etc/lbd/lbd.toml")  # fmt: skip
 
     def add_json(self) -> None:
-        self.add_argument("--json", action="store_true", help="print JSON, for scripts")
+        self.add_argument("--json", action="store_true", default=self.unless_given(False),
+                          help="print JSON, for scripts")  # fmt: skip
+
+    def unless_given(self, default: object) -> object:
+        """Returns the default of an option that a command and its sub-commands take."""
+        return argparse.SUPPRESS if self.is_of_subcommand else default
+
+    def subcommands(
+        self, abouts: Mapping[str, str], *, required: bool = True
+    ) -> "Iterator[tuple[str, Parser]]":
+        """Yields the name and the parser of each sub-command. --config and --json may also come
+        before its name."""
+        self.add_config_options()
+        self.add_json()
+        commands = self.add_subparsers(metavar="COMMAND", required=required)
+        for word, about in abouts.items():
+            made: Parser = commands.add_parser(word, description=about, help=about)
+            made.is_of_subcommand = True  # what it leaves out does not undo what came before
+            made.add_config_options()
+            made.add_json()
+            yield word, made
 
     def add_version(self) -> None:
         self.add_argument("--version", action="version", version=f"{self.prog} {lbd.__version__}")

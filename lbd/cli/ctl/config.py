@@ -83,12 +83,8 @@ class Setting:
 
 def add_commands(parser: Parser) -> None:
     parser.elsewhere = {"get": 'use "lbctl config show"'}
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
     add_options = {"check": add_check, "show": add_show, "set": add_set}
-    for word, about in ABOUT.items():
-        made: Parser = commands.add_parser(word, description=about, help=about)
-        made.add_config_options()
-        made.add_json()
+    for word, made in parser.subcommands(ABOUT):
         add_options[word](made)
 
 

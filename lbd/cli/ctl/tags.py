@@ -1,7 +1,7 @@
 """`lbctl tags`: cutoffs for the TAGS tiers, from theory; and those that the queue uses."""
 
 import argparse
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from lbd.cli.complaints import EXIT_FAILED, complain
 from lbd.cli.ctl.tags_show import fit as fit_of_queue
@@ -22,6 +22,9 @@ from lbd.theory.pareto_fit import Fit, fit
 from lbd.theory.rivals import Means, at_random, least_work, sita_e
 from lbd.theory.tags import TagsFigures, Traffic
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 DESCRIPTION = """TAGS: every job starts in tier 1; at a tier's cutoff it is killed and starts from
 scratch in the next. Here are the cutoffs to give the tiers, for job sizes of a bounded Pareto
 distribution, and those that the queue has, with what they are solved from."""
@@ -30,6 +33,11 @@ EXAMPLES = (
     "lbctl tags fit --trace SDSC-SP2.swf.gz      alpha, smallest and largest job of a trace",
     "lbctl tags show                             the queue's tiers, and where they come from",
 )
+ABOUT = {
+    "solve": "compute the best cutoffs and what they gain",
+    "fit": "fit a bounded Pareto distribution to a trace's jobs, or the queue's",
+    "show": "show the running dispatcher's tiers",
+}
 PROGRAM = "lbctl tags"
 MOST_HOSTS = 64
 MOST_JOBS = 5_000_000  # read from a trace
@@ -42,15 +50,9 @@ def run_command(options: argparse.Namespace, path: str | None) -> int:
 
 
 def add_commands(parser: Parser) -> None:
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-
-    def command(name: str, run: Callable[[argparse.Namespace], int], about: str) -> Parser:
-        made: Parser = commands.add_parser(name, description=about, help=about)
-        made.add_json()
-        made.set_defaults(run=run)
-        return made
-
-    solving = command("solve", run_solve, "compute the best cutoffs and what they gain")
+    made = dict(parser.subcommands(ABOUT))
+    solving, fitting = made["solve"], made["fit"]
+    solving.set_defaults(run=run_solve)
     solving.add_argument("--alpha", type=not_negative, required=True, metavar="A",
                          help="exponent; smaller means a heavier tail")  # fmt: skip
     solving.add_argument("--mean", type=positive, required=True, metavar="S",
@@ -65,14 +67,11 @@ def add_commands(parser: Parser) -> None:
     solving.add_argument("--objective", choices=OBJECTIVES, default="slowdown",
                          help="what to minimise (fairness: the same slowdown for small and large "
                               "jobs); default slowdown")  # fmt: skip
-    fitting = command(
-        "fit", run_fit, "fit a bounded Pareto distribution to a trace's jobs, or the queue's"
-    )
+    fitting.set_defaults(run=run_fit)
     fitting.add_argument("--trace", metavar="FILE",
                          help=".swf or .swf.gz; without it, the queue's own jobs")  # fmt: skip
-    fitting.add_config_options()
     fitting.add_argument("--skip-broken", action="store_true", help=SKIP_BROKEN)
-    command("show", run_show, "show the running dispatcher's tiers").add_config_options()
+    made["show"].set_defaults(run=run_show)
 
 
 def run_show(options: argparse.Namespace) -> int:

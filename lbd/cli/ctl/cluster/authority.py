@@ -48,14 +48,8 @@ EXAMPLES = (
 
 def add_options(parser: Parser) -> None:
     parser.set_defaults(act=show)
-    parser.add_config_options()
-    parser.add_json()
-    commands = parser.add_subparsers(metavar="COMMAND")
-    for word, about in ABOUT.items():
-        made: Parser = commands.add_parser(word, description=about, help=about)
+    for word, made in parser.subcommands(ABOUT, required=False):
         made.set_defaults(act=give if word == "give" else take)
-        made.add_config_options()
-        made.add_json()
         made.add_argument("file", metavar="FILE", help="readable by its owner only")
 
 

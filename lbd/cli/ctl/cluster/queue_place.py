@@ -54,13 +54,7 @@ NONE = "this cluster has no queue"
 
 def add_options(parser: Parser) -> None:
     parser.set_defaults(run=show)
-    parser.add_config_options()
-    parser.add_json()
-    commands = parser.add_subparsers(metavar="COMMAND")
-    for word, about in ABOUT.items():
-        made: Parser = commands.add_parser(word, description=about, help=about)
-        made.add_config_options()
-        made.add_json()
+    for word, made in parser.subcommands(ABOUT, required=False):
         made.add_argument("--force", action="store_true",
                           help="even if jobs are left in another host's ledger")  # fmt: skip
         if word == "enable":

@@ -27,10 +27,7 @@ ABOUT = {
 
 
 def add_commands(parser: Parser) -> None:
-    parser.add_config_options()
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for word, about in ABOUT.items():
-        made: Parser = commands.add_parser(word, description=about, help=about)
+    for word, made in parser.subcommands(ABOUT):
         add_options(made, word)
 
 
@@ -48,8 +45,6 @@ def add_options(parser: Parser, word: str) -> None:
                             default=TOKEN_LIFE_S, help="valid for (default 1h)")  # fmt: skip
     if word == "revoke":
         parser.add_argument("id", metavar="ID", help="as shown by `lbctl token list`")
-    else:
-        parser.add_json()
 
 
 def create(options: argparse.Namespace, path: str | None) -> int:
@@ -115,7 +110,10 @@ def left(until_s: object, now_s: float) -> str:
 def forget(options: argparse.Namespace, path: str | None) -> int:
     _, authority = need_authority(path)
     authority.revoke_token(options.id)
-    print(f"token {options.id} is revoked")
+    if options.json:
+        print_json({"id": options.id, "revoked": True})
+    else:
+        print(f"token {options.id} is revoked")
     return 0
 
 
