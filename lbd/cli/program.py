@@ -19,12 +19,16 @@ SHORT = len("-x")
 # argparse's message about a word that is not allowed
 CHOICE = re.compile(r"^argument ([^ :]+): invalid choice: (.+) \(choose from (.+)\)$")
 
+# argparse's messages about a word that is no option, or one that is missing
+OF_POSITIONAL = re.compile(r"argument [^-]|the following arguments are required: [^-]")
+
 
 class Parser(argparse.ArgumentParser):
     """Changes argparse: one-line errors, no abbreviated options, and examples in --help."""
 
     elsewhere: Mapping[str, str] = {}  # words of other programs, and what to do here instead
     is_of_subcommand = False
+    words: Sequence[str] = ()  # that it parses
 
     def __init__(self, prog: str, description: str, examples: Sequence[str] = ()) -> None:
         lines = "".join(f"  {line}\n" for line in examples)
@@ -39,13 +43,34 @@ class Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         return fitted(super().format_help(), get_terminal_size().columns)
 
+    def parse_known_args(  # type: ignore[override]  # the stubs allow any class of namespace
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        self.words = args or ()
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
+        if OF_POSITIONAL.match(message) and (unknown := self._unknown_option(message)):
+            message = f"unrecognized arguments: {unknown}"  # its value was taken for another
         message = CHOICE.sub(self._not_a_choice, message, count=1)
         said = one_line(message + self._nearest_option(message), COMPLAINT_CHARS_MAX)
         see = f"see {self.prog} --help"
         if Errors.as_json:
             self.exit(EXIT_USAGE, json_error("usage", said, see) + "\n")
         self.exit(EXIT_USAGE, for_stderr(f"{self.prog}: {said}; {see}") + "\n")
+
+    def _unknown_option(self, message: str) -> str:
+        """Returns the first word that looks like an option and is none, "" for none. What comes
+        after a sub-command that does not exist may be its own."""
+        found = CHOICE.match(message)
+        ends = ("--", found[2].strip(QUOTE) if found else "--")
+        for word in self.words:
+            if word in ends:
+                break
+            name = word.partition("=")[0] if word.startswith("--") else word[:SHORT]
+            if name[:1] == "-" != name and name not in self._option_string_actions:
+                return word
+        return ""
 
     def _not_a_choice(self, found: re.Match[str]) -> str:
         name, given, choices = found.groups()

@@ -133,7 +133,7 @@ def show_to_daemons(config: Config, authority: Authority) -> None:
 
 def host_name(text: str) -> str:
     if not is_host_name(text):
-        raise ConfigError(f"{text!r} {NAME_RULE}")
+        raise argparse.ArgumentTypeError(f"{text!r} {NAME_RULE}")
     return text
 
 

@@ -1,10 +1,11 @@
-"""Command lines with sub-commands."""
+"""Command lines with sub-commands, and what is said of wrong ones."""
 
 import json
 
 import pytest
 
 from lbd.cli import lbctl
+from lbd.cli.program import Parser
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,30 @@ def test_every_command_with_subcommands_takes_the_common_options_first(command):
     options = parser.parse_args(["--json", "--config", "x.toml", *ways[command]])
     assert (options.json, options.config) == (True, "x.toml")
     assert parser.parse_args(ways[command]).json is False
+
+
+def test_an_unknown_option_is_named_although_its_value_is_no_good_as_an_argument(capsys):
+    assert lbctl.main(["token", "create", "--uses", "3"]) == 2
+    assert "unrecognized arguments: --uses;" in capsys.readouterr().err
+    assert lbctl.main(["token", "create", "3"]) == 2
+    assert "'3' is not a valid host name" in capsys.readouterr().err
+    assert lbctl.main(["token", "--uses", "3", "create"]) == 2
+    assert "unrecognized arguments: --uses;" in capsys.readouterr().err
+    assert lbctl.main(["token", "crate", "--any"]) == 2
+    assert "no command 'crate'; did you mean" in capsys.readouterr().err
+    assert lbctl.main(["drain", "--gently"]) == 2
+    assert "unrecognized arguments: --gently;" in capsys.readouterr().err
+
+
+def test_an_option_is_not_called_unknown_for_its_argument(capsys):
+    parser = Parser("p", "")
+    parser.add_argument("-n", type=int)
+    parser.add_argument("count", type=int)
+    for words, said in (
+        (["-n5", "x"], "argument count: invalid int value: 'x'"),
+        (["-n", "5"], "the following arguments are required: count"),
+        (["--", "--x"], "argument count: invalid int value: '--x'"),
+    ):
+        with pytest.raises(SystemExit):
+            parser.parse_args(words)
+        assert said in capsys.readouterr().err
