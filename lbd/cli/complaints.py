@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from lbd.console.errors import json_error, kind_of
+from lbd.console.errors import error_object, kind_of
 from lbd.errors import ConfigError, LbdError
 from lbd.text.one_line import at_words, one_line
 
@@ -47,10 +47,9 @@ def report_error(program: str, problem: Exception) -> None:
     if not Errors.as_json:
         complain(program, problem)
         return
-    said = one_line(str(problem), COMPLAINT_CHARS_MAX)
-    message, found, fix = said.rpartition("; ")
-    what, advice = (message, fix) if found else (said, None)
-    print(json_error(kind_of(problem), what, advice), file=sys.stderr)
+    notes: list[str] = getattr(problem, "__notes__", [])
+    said, *more = (one_line(one, COMPLAINT_CHARS_MAX) for one in (str(problem), *notes))
+    print(error_object(kind_of(problem), said, *more), file=sys.stderr)
 
 
 def error_mark() -> str:

@@ -1,6 +1,8 @@
 """The options of `lbrun` that print information and run nothing: --help, --version, --explain."""
 
+import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lbd import __version__
@@ -105,6 +107,20 @@ def show(options: "Options") -> int:
     return 0
 
 
+def say_as_json(problem: Exception) -> None:
+    """Prints an error as JSON on standard error, if the caller has one. Trouble is with the options
+    or the configuration, as others come with a kind."""
+    from lbd.client.complaints import ERROR, SAID_CHARS_MAX, Trouble, Voice
+    from lbd.console.errors import error_object, kind_of
+    from lbd.text.one_line import one_line
+
+    kind = "usage" if isinstance(problem, Trouble) else kind_of(problem)
+    line = error_object(kind, one_line(str(problem), SAID_CHARS_MAX))
+    if Voice.is_there:
+        with suppress(OSError):
+            os.write(ERROR, f"{line}\n".encode())
+
+
 ANSWER_S = 5.0
 
 
@@ -144,7 +160,10 @@ def explain(options: "Options") -> int:
                 lambda request: ask(directories, "lbm", request, ANSWER_S), command
             )
     except LbdError as problem:
-        say(str(problem))
+        if as_json:
+            say_as_json(problem)
+        else:
+            say(str(problem))
         return FAILED
     trouble = decision.trouble_here(reply, asked)
     decision.show(reply, request, command, as_json, eligible, trouble)

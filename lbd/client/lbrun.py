@@ -38,14 +38,20 @@ def main(arguments: list[str] | None = None) -> None:
     options = Options()
     words = sys.argv[1:] if arguments is None else arguments
     name = sys.argv[0].rpartition("/")[2] if arguments is None else "lbrun"
+    is_shim = name not in OWN_NAMES or words[:1] == ["--shim"]
     try:
-        if name not in OWN_NAMES or words[:1] == ["--shim"]:
+        if is_shim:
             status = run_as_shim(name, words)
         else:
             options = read_options(words)
             status = run(options)
     except (Trouble, OSError) as problem:
-        say(str(problem))
+        if not is_shim and {"--explain", "--json"} <= {*words}:
+            from lbd.client.help import say_as_json
+
+            say_as_json(problem)
+        else:
+            say(str(problem))
         status = FAILED
         if "status_file" in options.values:
             from lbd.client.status_file import write_failure

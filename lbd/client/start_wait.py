@@ -9,6 +9,8 @@ from lbd.local.starting import Patience, how_to_start, starter
 if TYPE_CHECKING:
     from _socket import socket
 
+NONE_FOUND = {"lbm": "no lbm is running here", "lim": "no lim is running here"}
+
 
 def connect_once_started(directories: list[str]) -> "tuple[socket | None, str]":
     """Returns the connection, or None and the reason."""
@@ -24,24 +26,24 @@ def connect_once_started(directories: list[str]) -> "tuple[socket | None, str]":
     return connect(directories), none_found(directories)
 
 
-def none_found(directories: list[str]) -> str:
-    """Returns why no LBM could be connected to."""
+def none_found(directories: list[str], daemon: str = "lbm") -> str:
+    """Returns why no LBM, or other daemon, could be connected to."""
     from lbd.local.own_lab import others_lab
 
     where = " or ".join(directories)
-    return others_lab(directories[0]) or f"no lbm is running here (looked in {where})"
+    return others_lab(directories[0]) or f"{NONE_FOUND[daemon]} (looked in {where})"
 
 
 def remedy(what: str, runtime_dirs: list[str]) -> str:
-    """Returns the advice to append to `what`, the reason why no LBM answered."""
-    if not what.startswith("no lbm"):
+    """Returns the advice to append to `what`, the reason why no LBM or LIM answered."""
+    if not what.startswith(tuple(NONE_FOUND.values())):
         return ""
     return lab_remedy(what, runtime_dirs) or f"; {how_to_start(runtime_dirs)}"
 
 
 def lab_remedy(what: str, runtime_dirs: list[str]) -> str:
     """Returns the advice for a user whose lab runs, to append to `what`; "" for others."""
-    if not what.startswith("no lbm"):
+    if not what.startswith(tuple(NONE_FOUND.values())):
         return ""
     from lbd.local.own_lab import own_lab_advice
 

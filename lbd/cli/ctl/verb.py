@@ -4,11 +4,12 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lbd.cli.complaints import EXIT_FAILED, complain
+from lbd.cli.complaints import EXIT_FAILED, Errors, complain
 from lbd.cli.damaged_config import load_despite_faults
 from lbd.cli.program import Parser
 from lbd.config.load import load
 from lbd.console.daemons import Daemons
+from lbd.errors import LbdError
 
 Run = Callable[[argparse.Namespace, str | None], int]  # with the file of --config
 
@@ -28,10 +29,20 @@ def reading(run: Callable[[Daemons, argparse.Namespace], int]) -> Run:
 
     def look(options: argparse.Namespace, path: str | None) -> int:
         config, faults = load_despite_faults(path)
-        if faults:
-            more = f" and {len(faults) - 1} more (lbctl config check)" if faults[1:] else ""
-            say(f"{faults[0]}{more}; continuing without it")
-        return run(Daemons(config), options)
+        if not faults:
+            return run(Daemons(config), options)
+        more = f" and {len(faults) - 1} more (lbctl config check)" if faults[1:] else ""
+        said = f"{faults[0]}{more}"
+        if not Errors.as_json:
+            say(f"{said}; continuing without it")
+        try:
+            status = run(Daemons(config), options)
+        except LbdError as problem:
+            problem.add_note(said)  # it may be why
+            raise
+        if Errors.as_json:
+            say(f"{said}; continuing without it")
+        return status
 
     return look
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from lbd.cli.complaints import complain
+from lbd.cli.complaints import Errors, complain
 from lbd.cli.lab import experiment_options as lab_experiment_options
 from lbd.cli.program import Parser
 from lbd.cli.quantities import signal_named
@@ -50,6 +50,7 @@ def main(argv: list[str]) -> int:
     for stop in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(stop, lambda signum, _: sys.exit(128 + signum))
     own, command = before_command(argv) if argv[:1] == ["exec"] else (argv, [])
+    Errors.as_json = "--json" in own
     options = make_parser().parse_args(own)
     if command:
         options.command = command

@@ -4,8 +4,8 @@ used."""
 import importlib
 from typing import TYPE_CHECKING
 
-from lbd.cli.program import Parser
-from lbd.text.spelling import hint
+from lbd.cli.complaints import Errors
+from lbd.cli.program import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,21 +30,13 @@ COMMANDS = {
     "speedup": "how much faster a malleable job is on more slots",
     "target": "a batch with a target time: static slots, or slots that follow it",
 }
-WIDE = max(map(len, COMMANDS))
-DESCRIPTION = """the same policies in virtual time
-
-commands:
-""" + "\n".join(f"  {name:<{WIDE}}  {text}" for name, text in COMMANDS.items())  # fmt: skip
+ABOUT = "the same policies in virtual time"
 
 
 def main(argv: list[str]) -> int:
-    parser = Parser("lbd sim", DESCRIPTION)
-    parser.add_version()
-    parser.add_argument("command", metavar="COMMAND", help="see above; each has its own --help")
-    options = parser.parse_args(argv[:1])
-    if options.command not in COMMANDS:
-        parser.error(f"no command {options.command!r}; {hint(options.command, COMMANDS)}")
-    module, name = OTHERWISE.get(options.command, (options.command, "main"))
+    Errors.as_json = "--json" in argv
+    command, words, _ = command_line("lbd sim", ABOUT, COMMANDS, (), argv, takes_json=True)
+    module, name = OTHERWISE.get(command, (command, "main"))
     run: Callable[[list[str]], int]
     run = getattr(importlib.import_module(f"lbd.cli.sim.{module}"), name)
-    return run(argv[1:])
+    return run(words)

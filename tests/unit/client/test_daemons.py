@@ -82,5 +82,7 @@ def test_daemons_of_this_user_are_asked(heard):
 def test_a_daemon_that_does_not_answer_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("LBD_CONFIG", str(tmp_path / "lbd.toml"))
     (tmp_path / "lbd.toml").write_text(f'[host]\nruntime_dir = "{tmp_path}"\n')
-    with pytest.raises(LbdError, match=r"^no lbm is running here \(looked in .*\)$"):
+    with pytest.raises(
+        LbdError, match=r"^no lbm is running here \(looked in .*\); start it with: lbd up"
+    ):
         Client().job("1").details()
