@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from itertools import pairwise
 
-from lbd.cli.ctl.exports.spreadsheet import csv_name, csv_text, print_csv
+from lbd.cli.ctl.exports.spreadsheet import check_form, csv_name, csv_text, print_csv
 from lbd.cli.ctl.verb import Verb, complain_of, reading, say
 from lbd.cli.past_time import past_time
 from lbd.console.daemons import Daemons
@@ -81,6 +81,7 @@ def span(given: str) -> float:
 
 
 def stats(daemons: Daemons, options: argparse.Namespace) -> int:
+    check_form(options)
     until = now_s = time.time()
     since = max(0.0, now_s - options.since)
     asked = {"since": since, "user": options.user}

@@ -1,13 +1,21 @@
 """Rows as CSV, for a spreadsheet."""
 
+import argparse
 import csv
 import math
 import sys
 from collections.abc import Iterable, Sequence
 
+from lbd.errors import ConfigError
 from lbd.text.one_line import one_line
 
 FORMULA = ("=", "+", "-", "@")  # first characters that a spreadsheet takes for a formula
+
+
+def check_form(options: argparse.Namespace) -> None:
+    """Raises ConfigError if two forms are asked for."""
+    if options.csv and options.json:
+        raise ConfigError("--csv and --json exclude each other")
 
 
 def print_csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

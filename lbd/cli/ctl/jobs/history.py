@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from lbd.cli.complaints import EXIT_FAILED
-from lbd.cli.ctl.exports.spreadsheet import csv_name, csv_text, print_csv
+from lbd.cli.ctl.exports.spreadsheet import check_form, csv_name, csv_text, print_csv
 from lbd.cli.ctl.jobs.filters import Period, add_view, chosen_and_sorted
 from lbd.cli.ctl.jobs.listing import field_text, show
 from lbd.cli.ctl.jobs.off_record import CHECKPOINT, OffRecord, off_record
@@ -45,6 +45,7 @@ def add_options(parser: Parser) -> None:
 
 
 def history(daemons: Daemons, options: argparse.Namespace) -> int:
+    check_form(options)
     if options.drains:
         return past_drains(daemons, options)
     limit: int = USUAL_LIMIT if options.limit is None else options.limit

@@ -134,6 +134,9 @@ def test_a_list_for_a_spreadsheet_has_the_slot_hours(daemon, capsys):
     assert (first["started"], first["command"]) == ("2026-11-01T00:01:00", "true")
     assert (second["started"], second["slot_hours"]) == ("", "")
     assert lbctl.main(["history", "--drains", "--csv"]) == 2
+    for command in ("history", "stats"):
+        assert lbctl.main([command, "--json", "--csv"]) == 2
+        assert "--csv and --json exclude each other" in capsys.readouterr().err
     said = shown(capsys, "--csv", "--user", "nobody")
     assert said.out.startswith("id,")
     assert (said.out.count("\n"), said.err.count("no jobs")) == (1, 1)
