@@ -226,9 +226,9 @@ def test_jobs(daemon, capsys):
     lbm.answers["command.show"] = {"ok": False, "error": "no job h1-8", "code": "missing"}
     assert lbctl.main(["jobs", "h1-8"]) == 1
     assert capsys.readouterr().err == "lbctl: no job has the id 'h1-8'; did you mean \"h1-7\"?\n"
-    assert lbctl.main(["jobs", "mine"]) == 1  # it may be a name
-    hint = "by name: lbctl jobs --all --name mine"
-    assert capsys.readouterr().err == f"lbctl: no job has the id 'mine'; {hint}\n"
+    assert lbctl.main(["jobs", "mine-3"]) == 1  # it may be a name
+    hint = "by name: lbctl jobs --all --name mine-3"
+    assert capsys.readouterr().err == f"lbctl: no job has the id 'mine-3'; {hint}\n"
 
 
 NOBODYS = {"jobs": [], "missing": []}

@@ -23,6 +23,7 @@ from lbd.cli.ctl.verb import Verb, reading, say
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock, duration
+from lbd.console.job_acts import check_ids
 from lbd.console.jobs import (
     ANSWER_S,
     SHORT,
@@ -57,9 +58,8 @@ from lbd.console.output import (
     shortened,
     width,
 )
-from lbd.console.plain_commands import by_name, denied_to
+from lbd.console.plain_commands import by_name, denied_to, split
 from lbd.console.reply import Json, number, table, tables, text, texts, whole
-from lbd.dispatch.core.job_selection import is_selector
 from lbd.errors import LbdError
 from lbd.local.json_socket import Refusal
 from lbd.text.job_phrases import DISPATCHER
@@ -99,8 +99,8 @@ def add_options(parser: Parser) -> None:
 
 
 def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
-    queued = [name for name in options.ids if is_selector(name)]
-    others = [name for name in options.ids if not is_selector(name)]
+    queued, others = split(options.ids)
+    check_ids(queued)
     reply: Json = {}
     found: list[Json] = []
     missing: list[str] = []

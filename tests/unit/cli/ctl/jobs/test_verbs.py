@@ -264,17 +264,28 @@ def test_ids_are_shown_as_ranges():
     [
         (["jobs", "--usr", "x"], "usage", "see lbctl jobs --help"),
         (["job", "h1-7"], "denied", None),
-        (["jobs", "h1-x7"], "missing", 'did you mean "h1-7"?'),
+        (["jobs", "h1-77"], "missing", 'did you mean "h1-7"?'),
     ],
 )
 def test_an_error_under_json_is_an_object(daemon, capsys, words, kind, fix):
     denied = {"ok": False, "error": "h1-7: permission denied", "code": "denied"}
-    daemon("lbm", jobs={"jobs": [JOB]}, **{"command.show": lambda request: denied})
+    missing = {"ok": False, "error": "no job h1-77", "code": "missing"}
+    answer = lambda request: denied if request["id"] == "h1-7" else missing  # noqa: E731
+    daemon("lbm", jobs={"jobs": [JOB]}, **{"command.show": answer})
     assert lbctl.main([*words, "--json"]) in (1, 2)
     out, err = capsys.readouterr()
     assert out == ""
     said = json.loads(err)
     assert (said["schema"], said["error"]["kind"], said["error"]["fix"]) == (1, kind, fix)
+
+
+@pytest.mark.parametrize("verb", ["jobs", "job", "wait", "kill", "hold", "requeue", "logs"])
+@pytest.mark.parametrize("word", ["foo", "@you", "5-1", "7_x", "h1-x7"])
+def test_what_cannot_be_an_id_is_a_mistake_on_the_command_line(daemon, capsys, verb, word):
+    lbm = daemon("lbm")
+    assert lbctl.main([verb, word]) == 2
+    assert repr(word) in capsys.readouterr().err
+    assert lbm.asked == []
 
 
 def line(host, text, job="12_7"):
