@@ -46,7 +46,7 @@ SHARED = Path(config_file.SYSTEM_DIRS[0]) / "lab"  # root's, which serves all us
 def make_plan(
     root: Path,
     count: int,
-    cpus: float,
+    cpus: float | None,
     isolate: str,
     algorithm: str,
     settings: tuple[str, ...],
@@ -59,7 +59,7 @@ def make_plan(
     names = host_names(count)
     check_root(root, names)
     check_algorithm(algorithm)
-    if not (cpus == 0 or 0.01 <= cpus <= 4096):
+    if cpus is not None and not 0.01 <= cpus <= 4096:
         raise ConfigError(f"--cpus {cpus:g}: from 0.01 to 4096")
     for setting in settings:
         parse_setting(setting)
@@ -72,8 +72,9 @@ def make_plan(
         if obstacle and os.geteuid() == 0:
             remark = f"{obstacle}; the hosts share this machine's processes and network"
         isolate = "none" if obstacle else "namespaces"
-    if isolate == "namespaces" and not cpus:
-        cpus = share_of_machine(len(os.sched_getaffinity(0)), count)
+    cores = cpus or 0.0
+    if isolate == "namespaces" and not cores:
+        cores = share_of_machine(len(os.sched_getaffinity(0)), count)
     rng = random.Random()
     if isolate == "none":
         subnet = loopback.free_subnet(count, list(ports_of(settings).values()), rng)
@@ -84,7 +85,7 @@ def make_plan(
     own = tuple(map(str, private))
     tls = tls or isolate == "namespaces"  # plain transport is only for loopback
     plan = Plan(
-        root, names, isolate, subnet, cpus, algorithm, settings, is_root, own, tls, host_settings
+        root, names, isolate, subnet, cores, algorithm, settings, is_root, own, tls, host_settings
     )
     return plan, remark
 

@@ -124,7 +124,7 @@ def add_up_options(up: Parser) -> None:
     up.add_argument(
         "--hosts", type=int, default=4, metavar="N", help="number of hosts (default: 4)"
     )
-    up.add_argument("--cpus", type=float, default=0.0, metavar="X",
+    up.add_argument("--cpus", type=float, metavar="X",
                     help="cores per host (default: with namespaces a share of this machine, else "
                          "all of it)")  # fmt: skip
     up.add_argument("--isolate", choices=ISOLATIONS, default="auto",

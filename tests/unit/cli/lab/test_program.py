@@ -28,6 +28,7 @@ def own_signals():
         (["up", "--hosts", "0"], 2, "from 1 to 254"),
         (["up", "--hosts", "many"], 2, "invalid int"),
         (["up", "--cpus", "-1"], 2, "0.01 to 4096"),
+        (["up", "--cpus", "0"], 2, "--cpus 0: from 0.01 to 4096"),
         (["up", "--isolate", "jail"], 2, "namespaces"),
         (["up", "--algorithm", "GLOBUL"], 2, 'did you mean "GLOBAL"'),
         (["up", "--set", "lim.prot=1"], 2, 'did you mean "port"'),
@@ -89,7 +90,7 @@ def made(tmp_path, monkeypatch):
     def make(name):
         root = tmp_path / name
         root.mkdir(parents=True)
-        plan, _ = lab.make_plan(root, 2, 0.0, "none", "", (), (), False, ())
+        plan, _ = lab.make_plan(root, 2, None, "none", "", (), (), False, ())
         record.save(record.Record(plan, made_root=True, ready=True))
         return root
 
