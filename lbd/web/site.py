@@ -306,4 +306,8 @@ def message_html(text: str) -> str:
 async def not_found(request: Request, problem: Exception) -> Response:
     status = problem.status_code if isinstance(problem, HTTPException) else 500
     what = {404: "no such page", 405: "method not allowed for this page"}
-    return message_page(f"{status}", what.get(status, "that did not work"), NOBODY, status)
+    said = what.get(status, "that did not work")
+    if request.url.path.endswith(".json"):
+        kind = {404: "missing", 405: "usage"}.get(status, "failed")
+        return Response(json_error(kind, said, None), status, media_type=JSON_TYPE)
+    return message_page(f"{status}", said, NOBODY, status)

@@ -1,10 +1,12 @@
 """A slow page is begun at once; one that is quick, or refused, is sent as a whole."""
 
 import asyncio
+import json
 import threading
 import time
 
 import pytest
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 
@@ -12,7 +14,7 @@ from lbd.errors import Unavailable
 from lbd.web.asked import SignInFirst
 from lbd.web.desk import Desk, Kind
 from lbd.web.sessions import Sessions, User
-from lbd.web.site import KINDS, Site
+from lbd.web.site import KINDS, Site, not_found
 from lbd.web.stream import Streams
 from lbd.web.view import Line, Page
 
@@ -139,3 +141,20 @@ def test_by_tls_no_other_cookie_signs_in():
     asked = [Request(request().scope | {"headers": [(b"cookie", name + b"=secret")]})
              for name in names]  # fmt: skip
     assert [site.viewer(one).signed_in for one in asked] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "kind"),
+    [("/nope.json", 404, "missing"), ("/jobs.json", 405, "usage"), ("/nope", 404, None)],
+)
+async def test_an_address_that_does_not_exist_is_answered_in_its_form(path, status, kind):
+    asked = Request({"type": "http", "method": "GET", "scheme": "http", "path": path,
+                     "query_string": b"", "headers": [], "server": ("h", 80)})  # fmt: skip
+    answer = await not_found(asked, HTTPException(status))
+    assert answer.status_code == status
+    if kind is None:
+        assert b"no such page" in answer.body
+        assert answer.media_type == "text/html"
+    else:
+        assert json.loads(answer.body)["error"]["kind"] == kind
+        assert answer.media_type == "application/json"
