@@ -180,8 +180,6 @@ def check(options: Options) -> None:
             raise Trouble(f"{name}: {problem}") from None
     if options.asked:
         options.needs = read_asked(options.asked)
-    if "local" in plain and ("remote" in plain or "host" in values):
-        raise Trouble("--local contradicts --remote and --host")
     if "," in (host := values.get("host", "")):
         raise Trouble(f"-H {host}: it takes one host; leave the others out with -x instead")
     if values.get("host") in options.excluded and "host" in values:
@@ -202,6 +200,8 @@ def check(options: Options) -> None:
         name = spelt(own[0])
         how = "" if own[0] in ("output", "error") else ", or -q to wait for the end"
         raise Trouble(f"{name} applies to queued jobs: add -d{how}")
+    if "local" in plain and ("remote" in plain or "host" in values):
+        raise Trouble("--local contradicts --remote and --host")
     if "json" in plain and "explain" not in plain:
         raise Trouble("--json needs --explain")
     if int(depth(posix.environ)) >= DEPTH_MAX:

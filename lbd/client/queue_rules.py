@@ -89,7 +89,7 @@ def check_slots(values: dict[str, str]) -> None:
     text = values["slots"]
     least, most = read_range("--slots", text, how, one_will_do=True)
     if least < 1:
-        raise Trouble(f"--slots {text}: a job needs at least one")
+        raise Trouble(f"--slots {text}: a job needs at least one slot")
     if most > SLOTS_MAX:
         raise Trouble(f"--slots {text}: no host has more than {SLOTS_MAX}")
     if least == most and "-" in text:
@@ -204,6 +204,9 @@ def directory_at(path: str) -> str:
     try:
         if not stat.S_ISDIR(posix.stat(path).st_mode):
             raise NotADirectoryError(20, "not a directory")
+    except FileNotFoundError:
+        how = "create it first, where all hosts see it"
+        raise Trouble(f"--checkpoint {path}: no such directory; {how}") from None
     except OSError as problem:
         raise Trouble(f"--checkpoint {path}: {problem.strerror}") from None
     return path if path.startswith("/") else f"{posix.getcwd()}/{path}"

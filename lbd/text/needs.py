@@ -50,7 +50,10 @@ def read_need(text: str) -> tuple[str, int]:
     before, colon, after = name.partition(":")
     if colon and not equals and is_name(before) and after[:1].isdigit():  # Slurm's syntax
         raise ValueError(f"{text!r}: must be {before}={after}")
-    found = read_amount(amount) if equals else 1
+    try:
+        found = read_amount(amount) if equals else 1
+    except ValueError as problem:
+        raise ValueError(f"{name}: {problem}") from None
     if found < 1:
         raise ValueError(f"{text!r}: an amount must be above 0")
     return read_need_name(name), found

@@ -74,3 +74,13 @@ def test_the_warning_comes_before_anything_is_installed(home):
     home.chmod(0o700)
     done = subprocess.run([home / "lbd/deploy/setup"], capture_output=True, text=True, timeout=60)
     assert "other users" in done.stderr.partition("installing")[0]
+
+
+def test_quickstart_names_the_option_that_it_does_not_have():
+    quickstart = ROOT / "deploy/quickstart"
+    done = subprocess.run([quickstart, "--foo"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no option --foo; see deploy/quickstart --help" in done.stderr
+    asked = subprocess.run([quickstart, "--help"], capture_output=True, text=True, timeout=60)
+    assert (asked.returncode, asked.stderr) == (0, "")
+    assert "see it work" in asked.stdout

@@ -12,6 +12,13 @@ def test_the_dashes_of_options_do_not_make_them_similar():
     assert nearest("--nmae", ("--name", "--timeout", "--begin")) == "--name"
 
 
+def test_a_name_with_another_first_letter_must_be_closer():
+    assert nearest("bogus", ("logs", "jobs", "config")) == ""
+    assert nearest("elig", ("eligible", "logs")) == "eligible"
+    assert nearest("tatus", NAMES) == "status"
+    assert nearest("obs", ("jobs", "logs")) == "jobs"
+
+
 @pytest.mark.parametrize(
     ("word", "near"),
     [("stauts", "status"), ("stast", "stats"), ("STATS", "stats"), ("undrian", "undrain"),
