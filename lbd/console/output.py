@@ -17,7 +17,7 @@ from unicodedata import combining, east_asian_width
 
 from lbd.console.errors import SCHEMA
 from lbd.console.reply import Json
-from lbd.text.one_line import one_line, printable
+from lbd.text.one_line import at_words, one_line, printable
 
 GREEN, YELLOW, RED, DIM, BOLD, REVERSE = "32", "33", "31", "2", "1", "7"
 USUAL_COLUMNS = 80
@@ -56,10 +56,15 @@ Row = Sequence[Cell | str]
 def put(*lines: str) -> None:
     """Prints each text as one line. Job names chosen by other users must neither control our
     terminal nor look like a line of ours. Everything except JSON is printed through this function.
+    What is wider than the terminal is broken at words; tables are fitted before.
     """
+    columns = terminal_columns(sys.stdout)
     for line in lines or ("",):
         parts = PAINTED.split(line)  # every other part is a colour
-        print("".join(part if at % 2 else printable(part) for at, part in enumerate(parts)))
+        shown = "".join(part if at % 2 else printable(part) for at, part in enumerate(parts))
+        if columns is not None and shown_width(shown) > columns:
+            shown = "\n".join(at_words(shown, columns))
+        print(shown)
 
 
 def cell(item: Cell | str) -> Cell:
@@ -298,7 +303,9 @@ def own_page() -> Page:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Row]) -> None:
-    put(*own_page().table(header, rows))
+    """Figures are not cut: where room is short, their columns are left out from the right."""
+    figures = [title for title in reversed(header[1:]) if title.startswith(">")]
+    put(*own_page().table(header, rows, figures))
 
 
 def print_json(reply: Json | Sequence[Json], *, in_a_line: bool = False) -> None:

@@ -1,14 +1,13 @@
 """What `lbctl advise` says about other settings of dispatch.malleable and other owner rules."""
 
 import math
-import sys
 
 from lbd.cli.ctl.verb import say
 from lbd.config.cluster import overlaid
 from lbd.config.dispatch import STRATEGIES, Strategy
 from lbd.console.daemons import Daemons
 from lbd.console.figures import duration
-from lbd.console.output import lay_out, paint_for
+from lbd.console.output import own_page
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.console.usage_hosts import ask_host, gather
 from lbd.errors import LbdError, PeerError, Unavailable
@@ -113,7 +112,7 @@ def malleable_lines(results: list[malleable_advice.MalleableAdvice]) -> list[str
         )
         for n, one in enumerate(results)
     ]
-    lines = lay_out(MALLEABLE_HEADER, rows, paint_for(sys.stdout))
+    lines = own_page().table(MALLEABLE_HEADER, rows)
     chosen = malleable_advice.best(results)
     if chosen is None:
         return [*lines, "", "no other dispatch.malleable was clearly better"]
@@ -148,7 +147,7 @@ def owner_lines(results: list[owner_advice.OwnerRuleResult]) -> list[str]:
     rows = [
         (one.rule, duration(one.waited_s), duration(one.lost_s), str(one.moves)) for one in results
     ]
-    lines = lay_out(OWNER_HEADER, rows, paint_for(sys.stdout))
+    lines = own_page().table(OWNER_HEADER, rows)
     chosen = owner_advice.best(results)
     if chosen is None:
         return [*lines, "", "no other rule for owners was clearly better"]

@@ -13,7 +13,7 @@ from lbd.cli.program import Parser
 from lbd.cli.quantities import whole
 from lbd.cli.sim.pool import Pool, add_workers
 from lbd.console.figures import figure
-from lbd.console.output import print_json, print_table
+from lbd.console.output import print_json, print_table, put
 from lbd.errors import ConfigError
 from lbd.sim.balance.runs import BalanceResult, Outcome, load_of, run_once, stretch_of, summed_up
 from lbd.sim.balance.setup import Setup, algorithms, with_settings
@@ -163,7 +163,7 @@ def show(setup: Setup, options: argparse.Namespace, results: list[BalanceResult]
         }
         print_json(reply)
         return
-    print(
+    put(
         f"{setup.hosts} hosts, {setup.workload.name}, utilisation {load_of(setup):.3g}, "
         f"{show_duration(setup.duration_s)} of arrivals, seed {setup.seed}, "
         f"{options.replications} replications"

@@ -10,7 +10,7 @@ from lbd.cli.quantities import count, not_negative, one_or_all, positive, rising
 from lbd.cli.sim.progress import Progress
 from lbd.cli.swf_file import add_trace_options, check_trace_options, read_trace
 from lbd.config.dispatch import MODES, OBJECTIVES, Mode
-from lbd.console.output import print_json, print_table
+from lbd.console.output import print_json, print_table, put
 from lbd.errors import ConfigError
 from lbd.sim.engine.intervals import BATCHES
 from lbd.sim.queueing.dispatcher import PROGRESS_EVERY
@@ -255,9 +255,10 @@ def show(options: argparse.Namespace, source: Source, results: Sequence[Result])
     left = (
         f" ({source.skipped} without a positive run time were left out)" if source.skipped else ""
     )
-    print(
+    put(
         f"{source.jobs} jobs{left} on {options.hosts} hosts at load {source.workload.load:.3g},"
-        f" seed {options.seed}, 95 % intervals by {interval(options, source)}\n"
+        f" seed {options.seed}, 95 % intervals by {interval(options, source)}",
+        "",
     )
     rows = [
         [
@@ -278,4 +279,4 @@ def show(options: argparse.Namespace, source: Source, results: Sequence[Result])
     print_table((*header, ">WASTED S", "UTILISATION"), rows)
     for one in results:
         if one.cutoffs_s is not None:
-            print(f"{one.mode}: cutoffs {', '.join(f'{s:.6g}' for s in one.cutoffs_s)} s")
+            put(f"{one.mode}: cutoffs {', '.join(f'{s:.6g}' for s in one.cutoffs_s)} s")

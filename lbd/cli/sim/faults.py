@@ -9,7 +9,7 @@ from lbd.cli.quantities import whole
 from lbd.cli.sim.pool import Pool, add_workers
 from lbd.config.schema import ALGORITHMS
 from lbd.console.figures import figure
-from lbd.console.output import print_json, print_table
+from lbd.console.output import print_json, print_table, put
 from lbd.lim.core.settings import check_algorithm
 from lbd.sim.faults import scenarios
 from lbd.sim.faults.promises import BrokenPromise
@@ -98,10 +98,10 @@ def show(
         print_table(SCENARIO_HEADER, rows)
     for run in runs:
         if run.violation:
-            print(f"{run.algorithm}, --seed {run.seed}: {run.violation}")
+            put(f"{run.algorithm}, --seed {run.seed}: {run.violation}")
     for cluster in clusters:
         if cluster.violation:
-            print(f"--scenario {cluster.scenario} --seed {cluster.seed}: {cluster.violation}")
+            put(f"--scenario {cluster.scenario} --seed {cluster.seed}: {cluster.violation}")
 
 
 def run_scenario(hosts: int, wanted: tuple[str, int]) -> ScenarioRun:

@@ -16,7 +16,7 @@ from lbd.cli.sim.balance import length_s
 from lbd.cli.sim.migrate import read_series
 from lbd.cli.sim.pool import Pool, add_workers
 from lbd.console.figures import figure as rounded
-from lbd.console.output import print_json, print_table
+from lbd.console.output import print_json, print_table, put
 from lbd.errors import ConfigError, LbdError
 from lbd.sim.figures.catalogue import FIGURES
 from lbd.sim.figures.figure import Curve, Drawing, Figure, Scale
@@ -87,15 +87,15 @@ def check_out(out: str) -> None:
 
 
 def show(chosen: Figure, drawing: Drawing, with_numbers: bool) -> None:
-    print(f"{chosen.title} ({chosen.source})")
+    put(f"{chosen.title} ({chosen.source})")
     if with_numbers and not drawing.scattered:
         xs = sorted({x for line in drawing.lines for x in line.x})
-        print(f"{drawing.y_label}, by {drawing.x_label}:")
+        put(f"{drawing.y_label}, by {drawing.x_label}:")
         rows = [row(line, xs, drawing.log_y) for line in drawing.lines]
         print_table(("", *(f">{x:g}" for x in xs)), rows)
     for claim in drawing.claims:
         verdict = "holds" if claim.holds else "DOES NOT HOLD"
-        print(f"{verdict}: {claim.text} [{claim.ours}]")
+        put(f"{verdict}: {claim.text} [{claim.ours}]")
 
 
 def row(line: Curve, xs: list[float], of_any_size: bool) -> list[str]:

@@ -10,7 +10,7 @@ from random import Random
 from lbd.cli.program import Parser
 from lbd.cli.quantities import count, not_negative, number, whole
 from lbd.cli.sim.balance import share
-from lbd.console.output import print_json, print_table
+from lbd.console.output import print_json, print_table, put
 from lbd.errors import ConfigError
 from lbd.policy.wait_or_migrate import Rule
 from lbd.sim.balance.migrate import (
@@ -198,7 +198,7 @@ def main_series(options: argparse.Namespace) -> int:
             }
         )  # fmt: skip
         return 0
-    print(f"{options.sets} draws of {hosts} hosts from {len(series)} series, seed {options.seed}\n")
+    put(f"{options.sets} draws of {hosts} hosts from {len(series)} series, seed {options.seed}", "")
     print_results(options, results)
     return 0
 
@@ -294,10 +294,10 @@ def show(
     show_theory(options, chain, known)
     if below is None:
         return
-    print(f"\nat a cost of {options.cost:g}: wait while fewer than {below} hosts are free")
+    put("", f"at a cost of {options.cost:g}: wait while fewer than {below} hosts are free")
     if known.optimal_cost is not None:
-        print(f"the best there is costs {known.optimal_cost:.6g}, discounted")
-    print()
+        put(f"the best there is costs {known.optimal_cost:.6g}, discounted")
+    put()
     print_results(options, outcomes)
 
 

@@ -2,7 +2,7 @@
 
 from lbd.cli.input_file import text_file
 from lbd.cli.program import Parser
-from lbd.console.output import print_json
+from lbd.console.output import print_json, put
 from lbd.errors import ConfigError, LbdError
 from lbd.sim.faults.replay import Divergence, Replay
 
@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
         if not options.json:
             counts = ", ".join(f"{count} {what}" for what, count in sorted(replay.seen.items()))
             verdict = fault or f"{counts}: all as recorded"
-            print(f"{name}: {replay.state.me}, release {replay.release}: {verdict}")
+            put(f"{name}: {replay.state.me}, release {replay.release}: {verdict}")
     if options.json:
         print_json({"histories": found})
     return 1 if any(one["divergence"] for one in found) else 0

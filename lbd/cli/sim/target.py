@@ -8,7 +8,7 @@ from lbd.cli.input_file import text_file
 from lbd.cli.program import Parser
 from lbd.cli.quantities import not_negative, number, one_or_all, positive, whole
 from lbd.cli.sim.pool import Pool, add_workers
-from lbd.console.output import print_json, print_table
+from lbd.console.output import print_json, print_table, put
 from lbd.errors import ConfigError
 from lbd.sim.queueing.target import (
     ENDLESS,
@@ -176,12 +176,13 @@ def show(options: argparse.Namespace, target_s: float, results: list[TargetResul
             }
         )
         return
-    print(
+    put(
         f"{options.tasks} tasks ({options.size}), {options.slots} slots, target {target_s:.6g},"
-        f" seed {options.seed}, {options.replications} replications\n"
+        f" seed {options.seed}, {options.replications} replications",
+        "",
     )
     header = (
-        "POLICY", ">ENDS", ">VARIANCE", ">AT N-P", ">VARIANCE", ">SLOTS", ">PEAK", ">CHANGES",
+        "POLICY", ">ENDS", ">VARIANCE", ">AT N-P", ">ITS VAR.", ">SLOTS", ">PEAK", ">CHANGES",
     )  # fmt: skip
     rows = [
         [

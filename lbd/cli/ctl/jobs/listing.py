@@ -76,6 +76,7 @@ HEADER = ("ID", "NAME", "USER", "STATE", "FROM", "ON", "STARTED", ">AGE", ">RAN"
 GO_FIRST = (  # dropped first on a narrow terminal
     "FROM", ">CPU", ">AGE", "STARTED", "NAME", ">RAN", ">EXIT", "USER",
 )  # fmt: skip
+TEXTS = ("NAME", "COMMAND", "REASON", "WAITS")  # of --format: they may be cut
 TIMES = ("submitted", "started", "finished")
 FLEXIBLE = ("ID", "STATE", "COMMAND", "WAITS")
 NONE_NOW = "no jobs; --all shows those that have ended, too"
@@ -171,7 +172,7 @@ def show(found: list[Json], left_out: int, options: argparse.Namespace) -> None:
     if fields:
         rows: list[Row] = [[field_text(job, key, utc=options.utc) for key in fields]
                            for job in found]  # fmt: skip
-        lines = lay_out([key.upper() for key in fields], rows, page.paint)
+        lines = page.table([key.upper() for key in fields], rows, (), TEXTS)
     else:
         key = (options.sort or "").removeprefix("-")
         page = replace(page, sorted_by=HEADING_OF.get(key, key.upper()))
