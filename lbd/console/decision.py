@@ -33,6 +33,11 @@ from lbd.text.placement_phrases import (
     why_placed,
 )
 
+LOAD_WITH = (
+    "LOAD WITH COMMAND: the load now and what the command adds: 1 on one core, 0.25 on four, 2 on "
+    "half a core (at usual speed)"
+)
+
 
 def ask_eligible(ask: Callable[[Json], Json], command: Sequence[str]) -> Json | None:
     """Returns None if this LBM cannot say."""
@@ -153,9 +158,9 @@ def show(
         ]
     rows = [candidate_row(rank, item, chosen) for rank, item in enumerate(candidates, 1)]
     if rows and reason != "never":  # nothing was compared
-        header = (">RANK", "HOST", ">LOAD WITH IT", ">AGE", "WILLING")
+        header = (">RANK", "HOST", ">LOAD WITH COMMAND", ">AGE", "WILLING")
         columns = terminal_columns(sys.stdout)
-        put("", *fitted_lines(header, rows, paint, columns, (">AGE",), ("WILLING",)))
+        put("", *fitted_lines(header, rows, paint, columns, (">AGE",), ("WILLING",)), LOAD_WITH)
     if eligible is not None:
         verdict = verdict_line(eligible, "would stay here")
         put("", verdict[:1].upper() + verdict[1:])

@@ -125,7 +125,7 @@ def why_chosen(reason: str, algorithm: str, seen: LoadsSeen, other: str) -> str:
     if reason == BELOW_THRESHOLD and None not in (seen.here, seen.local_threshold):
         is_below = f"{seen.here:.2f}" != f"{seen.local_threshold:.2f}"
         return (
-            f"load {seen.here:.2f} is {'below' if is_below else 'no more than'} "
+            f"its load now, {seen.here:.2f}, is {'below' if is_below else 'no more than'} "
             f"{seen.local_threshold:.2f} (lim.local_threshold)"
         )
     if reason == "no-gain" and seen.min_gain is not None:

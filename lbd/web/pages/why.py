@@ -6,7 +6,7 @@ from lbd.console.reply import Json, tables, text
 from lbd.web.asked import Asked
 from lbd.web.view import DIM, GOOD, Facts, Field, Form, Item, Page, Part, Table, right
 
-HEAD = ("Host", "Rank", "Load with it", "Age", "Willing")
+HEAD = ("Host", "Rank", "Load with this command", "Age", "Willing")
 WHY_WORDS = ("host", "leave", "needs")
 VERDICTS = {"here": "runs here", "there": "goes there", "wait": "waits for room; best is"}
 

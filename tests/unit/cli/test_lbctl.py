@@ -171,8 +171,9 @@ def test_explain_contains_the_numbers(daemon, capsys):
     here = {"verdict": "here", "host": "h1", "reason": "below-threshold"}
     daemon("lim", place={**PLACED, **here, "load_here": 0.0512, "local_threshold": 0.7})
     assert lbctl.main(["explain", "true"]) == 0
-    said = "true: runs here, on h1: below-threshold (load 0.05 is below 0.70 (lim.local_threshold)"
-    assert capsys.readouterr().out.startswith(said)
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert "h1: below-threshold (its load now, 0.05, is below 0.70 (lim.local_threshold)" in first
+    assert last.startswith("LOAD WITH COMMAND: the load now and ")
 
 
 @pytest.mark.parametrize(
@@ -227,8 +228,7 @@ def test_jobs(daemon, capsys):
     assert lbctl.main(["jobs", "h1-8"]) == 1
     assert capsys.readouterr().err == "lbctl: no job has the id 'h1-8'; did you mean \"h1-7\"?\n"
     assert lbctl.main(["jobs", "mine-3"]) == 1  # it may be a name
-    hint = "by name: lbctl jobs --all --name mine-3"
-    assert capsys.readouterr().err == f"lbctl: no job has the id 'mine-3'; {hint}\n"
+    assert "; by name: lbctl jobs --all --name mine-3\n" in capsys.readouterr().err
 
 
 NOBODYS = {"jobs": [], "missing": []}

@@ -16,16 +16,17 @@ from lbd.text.placement_phrases import (
 )
 
 SEEN = LoadsSeen(0.0512, 0.7, 0.1, 1.0, 2.8)
+BELOW = "its load now, 0.05, is below 0.70 (lim.local_threshold)"
 LOWEST = "its load will be 1.00, the lowest of the hosts that accept commands now"
 
 
 @pytest.mark.parametrize(
     ("reason", "algorithm", "seen", "said"),
     [
-        ("below-threshold", "GLOBAL", SEEN, "load 0.05 is below 0.70 (lim.local_threshold)"),
-        ("below-threshold", "P2C", SEEN, "load 0.05 is below 0.70 (lim.local_threshold)"),
+        ("below-threshold", "GLOBAL", SEEN, BELOW),
+        ("below-threshold", "P2C", SEEN, BELOW),
         ("below-threshold", "GLOBAL", LoadsSeen(0.0, 0.0),
-         "load 0.00 is no more than 0.00 (lim.local_threshold)"),
+         "its load now, 0.00, is no more than 0.00 (lim.local_threshold)"),
         ("below-threshold", "", None, "the load is within lim.local_threshold"),
         ("lowest", "GLOBAL", SEEN, f"{LOWEST}; here it would be 2.80"),
         ("lowest", "GLOBAL", LoadsSeen(chosen_with_it=1.0), LOWEST),

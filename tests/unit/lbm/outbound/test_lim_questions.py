@@ -26,7 +26,7 @@ def test_a_place():
 def test_a_place_without_an_address():
     said = {"verdict": "here", "host": "h1", "address": None, "reason": "below-threshold"}
     shown = said | {"load_here": 0.05, "local_threshold": 0.7}
-    assert lim_said(shown).phrase == "load 0.05 is below 0.70 (lim.local_threshold)"
+    assert lim_said(shown).phrase == "its load now, 0.05, is below 0.70 (lim.local_threshold)"
     assert lim_said(shown).seen == "load 0.05, threshold 0.70"
     loads = [{"name": "h2", "load": 1.0}, {"name": "h1", "load": 2.8}, {"name": "h3"}, 4]
     away = {"host": "h2", "reason": "lowest", "load_here": None, "candidates": loads}
