@@ -78,7 +78,7 @@ class JsonClient(asyncio.Protocol):
     async def call(self, message: Json, timeout_s: float) -> Json:
         """Returns the reply. Raises Refusal if it is no, Unavailable if there is none."""
         if not self.connected:
-            raise Unavailable(f"{self.path.stem} is not running ({self.path}; see `lbctl doctor`)")
+            raise Unavailable(f"{self.path.stem} is not running ({self.path}); see `lbctl doctor`")
         number = next(self._ids)
         data = encode_within({"id": number, **message})
         future: asyncio.Future[Json] = asyncio.get_running_loop().create_future()

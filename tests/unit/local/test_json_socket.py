@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import json
 import os
 import socket
 import threading
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from lbd.console.errors import error_object
 from lbd.errors import Unavailable
 from lbd.local import client_tags, frames
 from lbd.local import json_socket as local
@@ -138,3 +140,12 @@ async def test_a_daemon_waits_for_it_as_well(crowded):
     assert await connecting
     client.close()
     (await accepting)[0].close()
+
+
+async def test_the_advice_for_a_daemon_that_is_not_there_is_a_part_of_its_own():
+    """As JSON, the fix ended in a bracket that the message had opened."""
+    with pytest.raises(Unavailable) as caught:
+        await JsonClient(Path("/none/lim.sock")).call({}, 1.0)
+    error = json.loads(error_object("unavailable", str(caught.value)))["error"]
+    assert error["message"] == "lim is not running (/none/lim.sock)"
+    assert error["fix"] == "see `lbctl doctor`"
