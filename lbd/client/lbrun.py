@@ -166,15 +166,22 @@ def run_here(options: Options, around: Surroundings, job: str, reason: str) -> i
         from lbd.client.local import own_terminal
 
         if own_terminal.is_wanted(options):
-            return own_terminal.run_in_terminal(options.command[0], command, environment)
+            return own_terminal.run_in_terminal(
+                command, environment, lambda failure: complain(options, failure)
+            )
     if "no_stdin" in options.plain:
         empty_input()
     let_pipes_break()
     failure = become(command, environment)
-    from lbd.text.missing_program import why_not_run
-
-    say(f"{options.command[0]}: {why_not_run(options.command, failure)}")
+    complain(options, failure)
     return exit_status_of(failure)
+
+
+def complain(options: Options, failure: OSError) -> None:
+    """Says why the command could not be executed."""
+    from lbd.text.missing_program import complaint
+
+    say(complaint(options.command, failure))
 
 
 def empty_input() -> None:

@@ -27,3 +27,7 @@ def why_not_run(command: Sequence[str], failure: OSError) -> str:
     if name in BUILT_IN:
         return IN_THE_SHELL
     return "not found" if name and "/" not in name else "No such file or directory"
+
+
+def complaint(command: Sequence[str], failure: OSError) -> str:
+    return f"{command[0]}: {why_not_run(command, failure)}"

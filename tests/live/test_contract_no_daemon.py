@@ -140,6 +140,26 @@ def test_status_file(config, tmp_path):
     assert refused["reason"]
 
 
+@pytest.mark.parametrize("terminal", ["-t", "-T"])
+@pytest.mark.parametrize(("name", "exit_status"), [("no-such-program", 127), ("./data", 126)])
+def test_status_file_tells_a_command_that_did_not_run(
+    config, tmp_path, terminal, name, exit_status
+):
+    (tmp_path / "data").write_text("no program")
+    words = "-C", tmp_path, terminal, "--status-file", tmp_path / "status", name
+    result = lbrun(config, *words)
+    found = read_status(tmp_path / "status")
+    assert (found["exit_status"], found["cause"]) == (exit_status, "refused")
+    assert result.stderr.endswith(f"lbrun: {found['reason']}\n")
+    assert found["reason"].startswith(f"{name}: ")
+
+
+def test_status_file_tells_who_exits_with_127(config, tmp_path):
+    lbrun(config, "--status-file", tmp_path / "status", "sh", "-c", "exit 127")
+    found = read_status(tmp_path / "status")
+    assert (found["exit_status"], found["cause"], found["reason"]) == (127, "exited", None)
+
+
 def test_status_file_names_this_host(config, tmp_path):
     lbrun(config, "--status-file", tmp_path / "ran", "true")
     assert read_status(tmp_path / "ran")["host"] == "solo"

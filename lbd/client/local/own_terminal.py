@@ -10,12 +10,13 @@ import select
 import signal
 from typing import TYPE_CHECKING
 
-from lbd.client.complaints import say
 from lbd.client.signals import die_of
 from lbd.launch.exec import become, exit_status_of
 from lbd.local.write_all import write_all
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lbd.client.options import Options
 
 CHUNK = 65536
@@ -33,8 +34,11 @@ def is_wanted(options: "Options") -> bool:
     return "tty" in options.plain and "no_stdin" not in options.plain and not os.isatty(0)
 
 
-def run_in_terminal(name: str, command: list[bytes], environment: dict[bytes, bytes]) -> int:
-    """Returns the exit status, unless this process dies of the signal that ended the command."""
+def run_in_terminal(
+    command: list[bytes], environment: dict[bytes, bytes], complain: "Callable[[OSError], None]"
+) -> int:
+    """Returns the exit status, unless this process dies of the signal that ended the command.
+    `complain`: called if it cannot be executed."""
     master, slave = os.openpty()
     keeps_stderr = not os.isatty(2)
     pid = os.fork()
@@ -42,7 +46,7 @@ def run_in_terminal(name: str, command: list[bytes], environment: dict[bytes, by
         os.close(master)
         enter(slave, keeps_stderr=keeps_stderr)
         problem = become(command, environment)
-        say(f"{name}: {problem.strerror}")
+        complain(problem)
         os._exit(exit_status_of(problem))
     os.close(slave)
     for number in PASSED_ON:

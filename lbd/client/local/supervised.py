@@ -14,7 +14,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, NoReturn
 
-from lbd.client.complaints import FAILED, say
+from lbd.client.complaints import FAILED, encode, say
 from lbd.client.signals import die_of
 from lbd.client.status_file import write_status
 from lbd.launch import rlimits
@@ -31,6 +31,7 @@ TIMED_OUT = 124
 KILL_GRACE_S = 2.0
 FORCE_WITHIN_S = 1.0
 LONGEST_WAIT_S = 3600.0
+FAILURE_BYTES = 8000
 TERMINAL_SIGNALS = (
     signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH
 )  # fmt: skip  # to the whole group, as from a terminal
@@ -54,7 +55,9 @@ def run_supervised(
     wait_status, usage, timed_out = supervisor.run()
     number = os.WTERMSIG(wait_status) if os.WIFSIGNALED(wait_status) else 0
     status = 128 + number if number else os.waitstatus_to_exitcode(wait_status)
-    cause, reason = ("signalled" if number else "exited"), ""
+    cause, reason = ("signalled" if number else "exited"), supervisor.why_not_run()
+    if reason:
+        cause = "refused"
     if timed_out:
         status, cause = TIMED_OUT, "timeout"
         reason = f"ended at its time limit of {options.timeout_s:g} s"
@@ -90,6 +93,12 @@ class Supervisor:
         self._libc = ctypes.CDLL(None)
         self._interrupted_s = 0.0
         self._terminal = own_terminal()
+        # A file, not a pipe: nobody has to read it, and who else has it open does not matter.
+        self._failure = os.memfd_create("why the command was not run")
+
+    def why_not_run(self) -> str:
+        """Returns why the command could not be executed; "" if it was."""
+        return os.pread(self._failure, FAILURE_BYTES, 0).decode(errors="replace")
 
     def run(self) -> tuple[int, resource.struct_rusage, bool]:
         """Returns (wait status, usage, whether the time limit ended it).
@@ -128,14 +137,20 @@ class Supervisor:
             from lbd.client.local import own_terminal
 
             if own_terminal.is_wanted(self._options):
-                name = self._options.command[0]
-                os._exit(own_terminal.run_in_terminal(name, self._command, self._environment))
+                status = own_terminal.run_in_terminal(
+                    self._command, self._environment, self._complain
+                )
+                os._exit(status)
         problem = become(self._command, self._environment)
-        from lbd.text.missing_program import why_not_run
-
-        why = why_not_run(self._options.command, problem)
-        say(f"{self._options.command[0]}: {why}")
+        self._complain(problem)
         os._exit(exit_status_of(problem))
+
+    def _complain(self, problem: OSError) -> None:
+        from lbd.text.missing_program import complaint
+
+        why = complaint(self._options.command, problem)
+        say(why)
+        os.write(self._failure, encode(why))
 
     def _pass_on(self, number: int) -> None:
         """Passes a signal on; a second interrupt within a second kills the command."""
