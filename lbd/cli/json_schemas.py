@@ -66,9 +66,9 @@ JOB: dict[str, object] = {
 JOB_MORE: dict[str, object] = {
     "priority": "integer", "predicted_wait_s": "number?", "predicted_by": "text?",
     "foretold_wait_s": "number?", "foretold_is_rough": "flag", "ran_s": "number?",
-    "signal": "integer?", "placed": "text", "pid": "integer?", "directory": "text?",
-    "submitted_in": "text?", "fetch": ["text"], "fetched": "flag?", "array_index": "integer?",
-    "array_id": "text?",
+    "signal": "integer?", "cause": "text?", "placed": "text", "pid": "integer?",
+    "directory": "text?", "submitted_in": "text?", "fetch": ["text"], "fetched": "flag?",
+    "array_index": "integer?", "array_id": "text?",
     "array": "text?", "tasks": nullable(table("integer")), "held": "integer?",
     "held_indexes": "text?", "expected_end": "number?", "expected_by": "text?",
     "takes_turns": "flag?", "output": "text?", "error": "text?",

@@ -30,7 +30,6 @@ PATIENCE_S = 15.0
 RETRY_S = 0.5
 RETRY_FOR_S = 60.0  # while a daemon restarts
 ITS_OWN = ("exited", "signalled")  # causes that are the command's own end
-TIMED_OUT = 124
 FAILED = "failed"  # cause if lbrun could not run the command
 # Options that this interface sets itself or that make no sense here.
 NOT_HERE = {
@@ -207,17 +206,14 @@ class Job:
         output, error = self.logs() if found.get("started") else (b"", b"")
         status = found.get("exit_status")
         words = found.get("command")
-        number = status - 128 if isinstance(status, int) and status > 128 else None
+        number = found.get("signal")
         reason = str(found.get("reason") or "")
-        cause = "exited" if state in ("done", "failed") and number is None else state
-        if state == "failed" and status == TIMED_OUT and reason:
-            cause = "timeout"
         completed = Completed(
             tuple(map(str, words)) if isinstance(words, list) else (),
             status if isinstance(status, int) else None,
-            number,
+            number if isinstance(number, int) else None,
             str(found["host"]) if found.get("host") else None,
-            "signalled" if number is not None and state == "failed" else cause,
+            str(found.get("cause") or state),
             output,
             error,
             reason,

@@ -3,6 +3,8 @@
 import json
 import re
 import signal
+import subprocess
+from functools import partial
 
 import pytest
 from contract import PYTHON, WHERE, assert_one_line, everywhere, read_status, shell_status
@@ -220,8 +222,23 @@ def test_status_file(lab, where, words, expected, tmp_path):
 def test_status_file_of_a_command_that_cannot_start(lab, where, tmp_path):
     lab.run("h1", "lbrun", *where, "--status-file", tmp_path / "status", "/no/such/command")
     seen = read_status(tmp_path / "status")
-    assert (seen["exit_status"], seen["signal"]) == (127, None)
+    assert (seen["exit_status"], seen["signal"], seen["cause"]) == (127, None, "refused")
+    assert "/no/such/command" in seen["reason"]
     assert seen["host"] == ("h2" if "h2" in where else "h1")
+
+
+def test_status_file_of_a_command_that_lbctl_killed(lab, tmp_path):
+    words = ("lbrun", "-H", "h2", "--name", "killed", "--status-file", tmp_path / "status")
+    with lab.popen("h1", *words, "sleep", "60", stderr=subprocess.PIPE, text=True) as lbrun:
+        found = partial(
+            lab.lbctl_json, "h1", "jobs", "--name", "killed", "--state", "running", "--host", "h2"
+        )
+        lab.wait_until(found, "it runs")
+        lab.run("h1", "lbctl", "kill", "--name", "killed", check=True)
+        assert lbrun.communicate(timeout=60)[1].startswith("lbrun: cancelled by ")
+    seen = read_status(tmp_path / "status")
+    assert (seen["exit_status"], seen["signal"], seen["cause"]) == (143, 15, "cancelled")
+    assert seen["reason"].startswith("cancelled by ")
 
 
 def test_status_file_tells_lbruns_125_from_the_commands(lab, tmp_path):

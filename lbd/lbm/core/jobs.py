@@ -61,6 +61,12 @@ class Job:
         """Whether its reason is why it runs where it does."""
         return self.started is not None and not (self.foreign or self.queued_at)
 
+    def why_cancelled(self, *, succeeded: bool) -> str:
+        """Returns who had it ended, in words; "" if it ended by itself."""
+        if self.killed_by and (self.must_end or not succeeded):
+            return f"cancelled by {self.killed_by}"
+        return ""
+
     def start(self, host: HostId, reason: str, unix_s: float) -> None:
         self.host, self.reason, self.started = host, reason, unix_s
         self.state = JobState.RUNNING
@@ -154,8 +160,8 @@ class Jobs:
         job.state, job.finished, job.exit_status, job.cpu_s = state, unix_s, exit_status, cpu_s
         if job.started is not None:
             job.started = min(job.started, max(job.submitted, unix_s - ran_s))
-        if job.killed_by and (job.must_end or state is not JobState.DONE):
-            job.state, reason = JobState.CANCELLED, f"cancelled by {job.killed_by}"
+        if why := job.why_cancelled(succeeded=state is JobState.DONE):
+            job.state, reason = JobState.CANCELLED, why
         if reason and job.reason and job.is_placed_by_us:
             reason = f"{reason}{PLACED}{job.reason}"
         job.reason = reason or job.reason

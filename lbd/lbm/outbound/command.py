@@ -27,7 +27,7 @@ from lbd.lbm.session.client import Client
 from lbd.lbm.session.request import ClientRequest
 from lbd.local import client_tags as tags
 from lbd.local.json_socket import Json
-from lbd.model import HostId
+from lbd.model import HostId, JobState
 from lbd.policy.invocation import key_of
 from lbd.policy.needs import counted_peak, with_features
 from lbd.process.job_log import JobLog
@@ -301,8 +301,10 @@ class Command:
                 self._directory.found(action.host)
                 said = self._books.spoken(action.reason) + action.note
                 self._client.placed(job.id, action.host, said)
-            case e.Finish():
-                self._client.done(action.end)
+            case e.Finish(end):
+                if why := job.why_cancelled(succeeded=not end.status):
+                    end = replace(end, cause=JobState.CANCELLED.value, reason=why)
+                self._client.done(end)
             case e.LetGo():
                 self.let_go(action.number)
             case e.RunHere(reason, slots, measure, grant=grant):

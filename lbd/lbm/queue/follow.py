@@ -13,7 +13,7 @@ from lbd.lbm.queue.dispatcher_client import DispatcherClient, Watching
 from lbd.lbm.queue.followed_array import KILL, AwaitedJobs, FollowedArray
 from lbd.lbm.queue.shown_output import RETRY_FOR_S, RETRY_S, SILENT_S, Patience, ShownOutput
 from lbd.lbm.session.client import pack_end
-from lbd.lbm.session.queue_json import name_of
+from lbd.lbm.session.queue_json import cause_of, name_of
 from lbd.lbm.staging.queued_files import QueuedFiles
 from lbd.local import client_tags as tags
 from lbd.local.client_frames import Frame
@@ -225,8 +225,9 @@ class FollowedJobs:
             status = LBRUN_FAILED
         if job.state == "cancelled" and not job.HasField("exit_status") and self.interrupted:
             status = BY_SIGNAL + self.interrupted
-        signal, cause = job.signal, job.cause or job.state
-        reason = job.reason if job.cause not in ("exited", "signalled") or status == 125 else ""
+        # our own signal has cancelled it: then how it ended says more than who sent that
+        signal, cause = job.signal, (job.cause if self.interrupted else "") or cause_of(job)
+        reason = job.reason if cause not in ("exited", "signalled") or status == 125 else ""
         if self.array is not None:
             signal, reason = 0, self.array.end(self._ended, self.interrupted)
             if self.interrupted and not self._ended.all_done:

@@ -77,6 +77,14 @@ def which_task(tasks: Sequence[pb.JobInfo]) -> str:
     return f"{tasks[0].array_id} is an array; name one of its tasks, like {like}"
 
 
+def cause_of(job: pb.JobInfo) -> str:
+    """Returns how a job ended, "" if it has not: one that was cancelled also has how its command
+    ended, which is no news."""
+    if job.state not in ENDED_NAMES:
+        return ""
+    return (job.cause if job.state != "cancelled" else "") or job.state
+
+
 def array_json(array: pb.ArrayInfo) -> Json:
     return {
         "array": array.indexes,

@@ -96,3 +96,23 @@ def test_one_that_lost_its_host_is_in_the_journal(home, caplog):
     lost._handle(e.ContactLost("lost contact with h2: it is silent"))
     said = [(one.job, one.getMessage()) for one in caplog.records]
     assert said == [("h1-1", "lost contact with h2: it is silent")]
+
+
+@pytest.mark.parametrize(
+    ("killed_by", "must_end", "status", "cause", "reason"),
+    [
+        ("", False, 143, "signalled", ""),
+        ("ann@h2", True, 143, "cancelled", "cancelled by ann@h2"),
+        ("ann@h2", True, 0, "cancelled", "cancelled by ann@h2"),
+        ("ann@h2", False, 0, "signalled", ""),  # TERM alone may mean anything
+    ],
+)
+def test_the_caller_hears_who_cancelled_the_command(
+    home, killed_by, must_end, status, cause, reason
+):
+    ends = []
+    made = command(home, ClientRequest([b"true"]))
+    made._client.done = ends.append
+    made.job.killed_by, made.job.must_end = killed_by, must_end
+    made._do(e.Finish(e.CommandEnd(status, "signalled", "h2")))
+    assert ends == [e.CommandEnd(status, cause, "h2", reason)]

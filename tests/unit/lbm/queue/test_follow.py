@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from lbd.client.session import read_fields
 from lbd.errors import Unavailable
 from lbd.lbm.queue import shown_output
 from lbd.lbm.queue.follow import FollowedJobs, begin_text
@@ -275,3 +276,31 @@ async def test_a_suspended_job_is_said_to_be_suspended_and_to_go_on(are_wanted):
         await followed._heard(job)
     said = [(tags.WARN, f"h2: suspended: {why}"), (tags.WARN, "h2: goes on")]
     assert told == said * are_wanted
+
+
+@pytest.mark.parametrize(
+    ("cause", "state", "interrupted", "told"),
+    [
+        ("signalled", "cancelled", 0, ("cancelled", "cancelled by ann@h1")),
+        ("signalled", "cancelled", 9, ("signalled", "")),  # its user's ^C, twice
+        ("", "cancelled", 2, ("cancelled", "cancelled by ann@h1")),
+        ("signalled", "failed", 0, ("signalled", "")),
+        ("refused", "failed", 0, ("refused", "cancelled by ann@h1")),
+    ],
+)
+async def test_the_end_names_who_cancelled_the_job(cause, state, interrupted, told):
+    """A status file said only that a signal had ended it."""
+    sent = []
+
+    async def send(tag, data):
+        sent.append((tag, read_fields(data)))
+
+    reason = "cancelled by ann@h1"
+    job = pb.JobInfo(id=7, state=state, cause=cause, exit_status=143, signal=15, reason=reason)
+    followed = FollowedJobs(Queue(), None, "ann", 1000, "1ed9e4", "7", "7", send, "")
+    followed.interrupted = interrupted
+    followed._ended.add(job)
+    await followed._report_end()
+    ((tag, end),) = sent
+    assert (tag, end[tags.STATUS]) == (tags.DONE, "143")
+    assert (end[tags.CAUSE], end[tags.REASON]) == told
