@@ -22,13 +22,14 @@ from lbd.client.surroundings import (
 )
 from lbd.launch.exec import become, exit_status_of, let_pipes_break
 from lbd.local import client_tags as tags
-from lbd.local.frames import Splitter, pack
+from lbd.local.frames import Splitter, pack, pack_fields
 
 TYPE_CHECKING = False  # importing typing would cost a millisecond
 if TYPE_CHECKING:
     from _socket import socket
 
 UNANSWERED = b"LBD_UNANSWERED"  # set by lbrun.c after the LBM did not answer: the reason
+REPORTED_BYTES = 4000
 # under any other name it is a shim for that command
 OWN_NAMES = ("lbrun", "lbrun-python", "lbrun.py")
 
@@ -104,7 +105,7 @@ def run(options: Options) -> int:
         return without_daemon(options, around, what)
     if "local" in options.plain and not options.needs:
         job = local_job(sock, make_notice(options, around.command), around.environment)
-        return run_here(options, around, job, "--local was given")
+        return run_here(options, around, job, "--local was given", sock)
     terminal = find_terminal(options, around)
     body = make_request(options, around, terminal)
     session = Session(sock, options, around, terminal, Here(options, around))
@@ -128,17 +129,62 @@ class Here:
         self.options = options
         self.around = around
 
-    def stay(self, found: dict[bytes, str], _: "socket") -> int:
+    def stay(self, found: dict[bytes, str], sock: "socket") -> int:
         note_place(self.around.environment, found)
-        return run_here(self.options, self.around, found[tags.JOB], found[tags.REASON])
+        return run_here(self.options, self.around, found[tags.JOB], found[tags.REASON], sock)
 
     def without_lbm(self, what: str) -> int:
         return without_daemon(self.options, self.around, what)
 
 
-def run_here(options: Options, around: Surroundings, job: str, reason: str) -> int:
-    """Becomes the command; stays as its parent only if an option needs that."""
-    command, environment, directory = around.command, around.environment, around.directory
+def run_here(
+    options: Options, around: Surroundings, job: str, reason: str, sock: "socket | None" = None
+) -> int:
+    """Becomes the command; stays as its parent only if an option needs that. `sock`: of the LBM,
+    which hears if it cannot."""
+    try:
+        enter(options, around, job)
+    except Trouble as problem:
+        report_not_run(sock, FAILED, str(problem))
+        raise
+    if "verbose" in options.plain:
+        host = around.environment.get(b"LBD_HOST", b"").decode() if job else ""
+        place = f"on {host} (this host)" if host else "here"
+        say(f"{options.command[0]} runs {place}: {reason}")
+    command, environment = around.command, around.environment
+
+    def complain(failure: OSError) -> str:
+        from lbd.text.missing_program import complaint
+
+        why = complaint(options.command, failure)
+        say(why)
+        report_not_run(sock, exit_status_of(failure), why)
+        return why
+
+    fetches = around.staging is not None and bool(around.staging.fetch)
+    if options.timeout_s or options.memory_bytes or "status_file" in options.values or fetches:
+        from lbd.client.local.supervised import run_supervised
+
+        if around.staging is None:
+            return run_supervised(options, command, environment, complain)
+        return run_supervised(options, command, environment, complain, around.staging.why_not_made)
+    if "tty" in options.plain:
+        from lbd.client.local import own_terminal
+
+        if own_terminal.is_wanted(options):
+            return own_terminal.run_in_terminal(command, environment, complain)
+    if "no_stdin" in options.plain:
+        empty_input()
+    let_pipes_break()
+    failure = become(command, environment)
+    complain(failure)
+    return exit_status_of(failure)
+
+
+def enter(options: Options, around: Surroundings, job: str) -> None:
+    """Prepares the environment and the directory of a command that runs here. Raises Trouble if it
+    may not, or cannot."""
+    environment, directory = around.environment, around.directory
     host = environment.get(b"LBD_HOST", b"").decode() if job else ""
     if "remote" in options.plain:
         raise Trouble(f"it can only run here, on {host}, but --remote forbids that")
@@ -152,36 +198,16 @@ def run_here(options: Options, around: Surroundings, job: str, reason: str) -> i
             posix.chdir(directory)
         except OSError as problem:
             raise Trouble(f"{directory.decode(errors='replace')}: {problem.strerror}") from None
-    if "verbose" in options.plain:
-        place = f"on {host} (this host)" if host else "here"
-        say(f"{options.command[0]} runs {place}: {reason}")
-    fetches = around.staging is not None and bool(around.staging.fetch)
-    if options.timeout_s or options.memory_bytes or "status_file" in options.values or fetches:
-        from lbd.client.local.supervised import run_supervised
-
-        if around.staging is None:
-            return run_supervised(options, command, environment)
-        return run_supervised(options, command, environment, around.staging.why_not_made)
-    if "tty" in options.plain:
-        from lbd.client.local import own_terminal
-
-        if own_terminal.is_wanted(options):
-            return own_terminal.run_in_terminal(
-                command, environment, lambda failure: complain(options, failure)
-            )
-    if "no_stdin" in options.plain:
-        empty_input()
-    let_pipes_break()
-    failure = become(command, environment)
-    complain(options, failure)
-    return exit_status_of(failure)
 
 
-def complain(options: Options, failure: OSError) -> None:
-    """Says why the command could not be executed."""
-    from lbd.text.missing_program import complaint
-
-    say(complaint(options.command, failure))
+def report_not_run(sock: "socket | None", status: int, why: str) -> None:
+    """Tells the LBM, which would take our end for the command's."""
+    pairs = (tags.STATUS, b"%d" % status), (tags.REASON, encode(why)[:REPORTED_BYTES])
+    try:
+        if sock is not None:
+            sock.sendall(pack(tags.NOT_RUN, pack_fields(pairs)))
+    except OSError:  # it has gone, or is stopped
+        pass
 
 
 def empty_input() -> None:

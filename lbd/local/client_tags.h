@@ -8,6 +8,7 @@ enum {
     SIGNAL = 'S',
     FORCE = 'K',
     USED = 'U',
+    NOT_RUN = 'x',
     PIPE = 'p',
     STAGED = 'k',
     INPUT = 'I',

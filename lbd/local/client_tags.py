@@ -1,10 +1,11 @@
 """The protocol of `lbrun` and the LBM on lbm.sock: tags of frames, and keys of their fields.
 
 The LBM answers every request within a moment, if only with TAKEN; a stopped one answers nothing.
-`lbrun` sends RUN and gets either HERE (run it yourself: exec) or, when the command goes elsewhere,
-GIVE, and DONE at its end. It answers GIVE with DESCRIPTORS, to which the caller's open ones among
-0, 1, 2 are attached (SCM_RIGHTS). They are not sent sooner, because in the queue of a stopped LBM
-they would keep the caller's pipes open. Closing the connection before DONE ends the command.
+`lbrun` sends RUN and gets either HERE (run it yourself: exec; NOT_RUN if that fails) or, when the
+command goes elsewhere, GIVE, and DONE at its end. It answers GIVE with DESCRIPTORS, to which the
+caller's open ones among 0, 1, 2 are attached (SCM_RIGHTS). They are not sent sooner, because in the
+queue of a stopped LBM they would keep the caller's pipes open. Closing the connection before DONE
+ends the command.
 Numbers are decimal text.
 """
 
@@ -16,6 +17,7 @@ DESCRIPTORS = b"F"
 SIGNAL = b"S"  # body: one byte
 FORCE = b"K"
 USED = b"U"  # a measured command has ended: JOB, CPU, STATUS
+NOT_RUN = b"x"  # after HERE: it could not be run here after all: STATUS, REASON
 PIPE = b"p"  # one end of a pipe is attached: the answer to PACK and UNPACK
 STAGED = b"k"  # the packer or unpacker has ended; body: the error, or empty
 INPUT = b"I"  # terminal input read by the client; empty = end of file

@@ -42,6 +42,36 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("front", ["compiled", "python"])
+@pytest.mark.parametrize(
+    ("words", "status", "why"),
+    [
+        (("--remote", "-H", "h1", "true"), 125,
+         "it can only run here, on h1, but --remote forbids that"),
+        (("-C", "/none", "true"), 125, "/none: No such file or directory"),
+        (("--local", "-C", "/none", "true"), 125, "/none: No such file or directory"),
+        (("--local", "no-such-program"), 127, "no-such-program: not found"),
+        (("-H", "h1", "/etc/passwd"), 126, "/etc/passwd: Permission denied"),
+        (("-H", "h1", "--timeout", "9", "no-such-program"), 127, "no-such-program: not found"),
+        (("-H", "h1", "-t", "no-such-program"), 127, "no-such-program: not found"),
+    ],
+    ids=range(7),
+)  # fmt: skip
+def test_a_plain_command_that_could_not_begin_is_shown_as_never_begun(
+    lab, front, words, status, why, tmp_path
+):
+    """It was shown as one that ran for some milliseconds, with the reason for its place."""
+    environment = {"LBD_FRONT": "python"} if front == "python" else {}
+    name = tmp_path.name  # no other job has it
+    result = lab.run("h1", "lbrun", "--name", name, *words, env=environment)
+    assert (result.returncode, result.stderr.replace("\r", "")) == (status, f"lbrun: {why}\n")
+    for verb in (("jobs", "--all"), ("history",)):
+        ended = (*verb, "--name", name, "--state", "failed")
+        (job,) = lab.wait_until(partial(lab.lbctl_json, "h1", *ended), "it is recorded")
+        seen = job["started"], job["host"], job["exit_status"], job["reason"]
+        assert seen == (None, None, status, why), verb
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_why_there_is_no_output(lab, case):
     make, why = CASES[case]

@@ -35,7 +35,7 @@ def is_wanted(options: "Options") -> bool:
 
 
 def run_in_terminal(
-    command: list[bytes], environment: dict[bytes, bytes], complain: "Callable[[OSError], None]"
+    command: list[bytes], environment: dict[bytes, bytes], complain: "Callable[[OSError], object]"
 ) -> int:
     """Returns the exit status, unless this process dies of the signal that ended the command.
     `complain`: called if it cannot be executed."""

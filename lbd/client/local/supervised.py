@@ -47,11 +47,12 @@ def run_supervised(
     options: "Options",
     command: list[bytes],
     environment: dict[bytes, bytes],
+    complain: "Callable[[OSError], str]",
     why_not_fetched: "Callable[[], str]" = lambda: "",
 ) -> int:
-    """Returns the exit status as the contract defines it. `why_not_fetched`: called if the command
-    exits with 0."""
-    supervisor = Supervisor(options, command, environment)
+    """Returns the exit status as the contract defines it. `complain`: says why it cannot be
+    executed, and returns that; `why_not_fetched`: called if the command exits with 0."""
+    supervisor = Supervisor(options, command, environment, complain)
     wait_status, usage, timed_out = supervisor.run()
     number = os.WTERMSIG(wait_status) if os.WIFSIGNALED(wait_status) else 0
     status = 128 + number if number else os.waitstatus_to_exitcode(wait_status)
@@ -85,9 +86,14 @@ class Supervisor:
     """One command, its parent, and perhaps a terminal between them."""
 
     def __init__(
-        self, options: "Options", command: list[bytes], environment: dict[bytes, bytes]
+        self,
+        options: "Options",
+        command: list[bytes],
+        environment: dict[bytes, bytes],
+        complain: "Callable[[OSError], str]",
     ) -> None:
         self._options = options
+        self._tell_user = complain
         self._command = command
         self._environment = environment
         self._libc = ctypes.CDLL(None)
@@ -146,11 +152,7 @@ class Supervisor:
         os._exit(exit_status_of(problem))
 
     def _complain(self, problem: OSError) -> None:
-        from lbd.text.missing_program import complaint
-
-        why = complaint(self._options.command, problem)
-        say(why)
-        os.write(self._failure, encode(why))
+        os.write(self._failure, encode(self._tell_user(problem)))
 
     def _pass_on(self, number: int) -> None:
         """Passes a signal on; a second interrupt within a second kills the command."""

@@ -71,8 +71,8 @@ class Job:
         self.host, self.reason, self.started = host, reason, unix_s
         self.state = JobState.RUNNING
 
-    def waits_again(self, reason: str) -> None:
-        """Marks it as pending, to be started again from the start."""
+    def take_back(self, reason: str) -> None:
+        """Marks it as pending: it is to be started again from the start, or has never run."""
         self.host, self.reason, self.started, self.pid = NOWHERE, reason, None, 0
         self.state = JobState.PENDING
 
@@ -150,13 +150,16 @@ class Jobs:
         cpu_s: float | None = None,
         reason: str = "",
         ran_s: float = 0.0,
+        never_ran: bool = False,
     ) -> None:
         """Moves a job to the ended ones; a job that has already ended stays as it is. `ran_s`: how
         long it has run at least, as the host says where it ran: we may have heard late of its
-        begin."""
+        begin; `never_ran`: it has not, although it was started."""
         job = self.running.pop(job_id, None)
         if job is None:
             return
+        if never_ran:
+            job.take_back("")
         job.state, job.finished, job.exit_status, job.cpu_s = state, unix_s, exit_status, cpu_s
         if job.started is not None:
             job.started = min(job.started, max(job.submitted, unix_s - ran_s))

@@ -113,6 +113,8 @@ class Stay:
         status, cpu_s = seen.status, seen.cpu_s
         if self.used is not None:
             status, cpu_s = self.used.status, self.used.cpu_s
+        if why := seen.why_not_run:
+            return e.RecordEnd(JobState.FAILED, status, reason=why, never_ran=True)
         if status is None:
             return e.RecordEnd(JobState.UNKNOWN, None, cpu_s)
         return e.RecordEnd(JobState.FAILED if status else JobState.DONE, status, cpu_s)

@@ -248,6 +248,7 @@ class EndedHere:
 
     cpu_s: float | None = None  # as far as it could be measured
     status: int | None = None
+    why_not_run: str = ""  # it could not become the command
 
 
 @quick_value
@@ -401,6 +402,7 @@ class RecordEnd:
     cpu_s: float | None = None
     reason: str = ""
     ran_s: float = 0.0  # at least
+    never_ran: bool = False  # although it is recorded as running
 
 
 @quick_value

@@ -108,7 +108,7 @@ class Bookkeeping:
             case e.Finish() | e.LetGo():  # first, because most commands have these
                 pass
             case e.RecordEnd():
-                how = action.status, action.cpu_s, action.reason, action.ran_s
+                how = action.status, action.cpu_s, action.reason, action.ran_s, action.never_ran
                 home.jobs.end(job.id, action.state, time.time(), *how)
                 home.room.made()
             case e.Discharge():
@@ -152,7 +152,7 @@ class Bookkeeping:
         home.jobs.rename(job, home.jobs.new_id())
         job_log.news(before, "starts again as %s: %s", job.id, reason)
         job_log.debug(job.id, "started as %s: %s", before, reason)
-        job.waits_again(reason)
+        job.take_back(reason)
         home.jobs.add(job)
         home.commands[job.id] = command
 
@@ -337,10 +337,9 @@ class Command:
     def used(self, used: e.Used) -> None:
         self._feed(used)
 
-    def ended_here(self, seen_s: float | None = None, status: int | None = None) -> None:
-        """The client's process, which had become the command, has ended."""
+    def ended_here(self, seen: e.EndedHere) -> None:
         self._books.ended_here()
-        self._feed(e.EndedHere(seen_s, status))
+        self._feed(seen)
 
     def signal(self, number: int) -> None:
         """Passes the signal on; before the command has begun, an ending signal ends the wait."""

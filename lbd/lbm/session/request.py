@@ -242,6 +242,16 @@ READER = Reader(
 )
 
 
+def read_not_run(body: bytes) -> tuple[int, str]:
+    """Reads a NOT_RUN frame: exit status and reason. Raises ValueError."""
+    found = dict(frames.fields(body))
+    status = int(found.get(tags.STATUS, b""))
+    why = one_line(found.get(tags.REASON, b"").decode(errors="replace"))
+    if not 0 < status <= 255 or not why:
+        raise ValueError(f"exit status {status} of a command that was not run")
+    return status, why
+
+
 def read_used(body: bytes) -> Used:
     """Reads a USED frame. Raises ValueError."""
     found = dict(frames.fields(body))

@@ -1,6 +1,7 @@
 """lbm.sock: the local users' side. Raw sockets, because descriptors come along (SCM_RIGHTS)."""
 
 import asyncio
+import contextlib
 import signal
 import socket
 import time
@@ -10,7 +11,7 @@ from typing import TypeVar
 
 from lbd.errors import PeerError
 from lbd.lbm.core.journey import JourneyPhase
-from lbd.lbm.core.journey_events import CommandEnd
+from lbd.lbm.core.journey_events import CommandEnd, EndedHere
 from lbd.lbm.core.slots import NOTHING, Grant
 from lbd.lbm.handover.codec import Fd
 from lbd.lbm.handover.fds import NotNow
@@ -29,6 +30,7 @@ from lbd.lbm.session.request import (
     LONG,
     ClientRequest,
     complaint,
+    read_not_run,
     read_request,
     read_used,
     turns_of_request,
@@ -83,6 +85,7 @@ class Connection:
         self._is_answering = False
         self._attending: Attending | None = None
         self._stays = False  # the client is the command
+        self._not_run: tuple[int, str] | None = None  # or not: exit status, and why
         self.peer = PeerProcess(sock, self.caller)
 
     async def serve(self) -> None:
@@ -199,7 +202,7 @@ class Connection:
         finally:
             await attending.end()
             if command.journey.phase is JourneyPhase.HERE:  # the client disconnected at that moment
-                command.ended_here()
+                command.ended_here(EndedHere())
             if (terminal := self.stdio.terminal) is not None:
                 terminal.close(restore=not await self._has_restored())
 
@@ -242,7 +245,11 @@ class Connection:
                 await cpu.watch(self.peer.pidfd)
         finally:
             del self._home.staying[job.id]
-            command.ended_here(cpu.ended(), cpu.status)
+            with contextlib.suppress(ValueError, OSError):
+                for tag, body in self._frames.at_hand():
+                    self._hear(command, tag, body)
+            status, why_not_run = self._not_run or (cpu.status, "")
+            command.ended_here(EndedHere(cpu.ended(), status, why_not_run))
 
     async def _note_local(self, request: ClientRequest) -> None:
         self.command = command = self._new_command(request)
@@ -282,6 +289,8 @@ class Connection:
             self._restored = True
         elif tag == tags.USED:
             command.used(read_used(body))
+        elif tag == tags.NOT_RUN:
+            self._not_run = read_not_run(body)
 
     # To the next LBM: what the kernel knows about the client stays with the socket
 

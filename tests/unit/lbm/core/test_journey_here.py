@@ -105,3 +105,11 @@ def test_where_its_directory_cannot_be_examined_and_it_must_leave_nothing_has_ru
     Life(mode="remote").goes(
         (GO, LOOK), (LOOKED, must_leave), (TO_H2, START_2), (e.Unseen("no"), finish, *LEFT, record)
     )
+
+
+def test_a_command_that_could_not_be_executed_here_has_not_run():
+    life, why = Life(), "nosuch: not found"
+    never = e.RecordEnd(JobState.FAILED, 127, reason=why, never_ran=True)
+    for event in (GO, LOOKED, STAY):
+        life(event)
+    assert life(e.EndedHere(0.1, 127, why))[-1] == never

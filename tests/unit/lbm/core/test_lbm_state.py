@@ -469,6 +469,6 @@ def test_a_job_that_waits_again_counts_as_not_started():
     one = job("7", pid=0)
     one.start(HostId("h3"), "lowest", 5.0)
     one.pid = 42
-    one.waits_again("h3 was lost")
+    one.take_back("h3 was lost")
     assert (one.state, one.host, one.pid, one.started) == (JobState.PENDING, "", 0, None)
     assert one.reason == "h3 was lost"

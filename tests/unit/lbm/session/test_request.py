@@ -11,6 +11,7 @@ from lbd.lbm.session.request import (
     TURN_WORDS,
     WORDS_MAX,
     WORDS_USUAL,
+    read_not_run,
     read_request,
     read_used,
     turns_of_request,
@@ -65,6 +66,19 @@ def test_what_a_run_has_used():
     assert read_used(frames.pack_fields(pairs)) == Used(1.5, 3)
     for peak, found in ((b"4096", 4096), (b"x", 0), (b"-1", 0), (b"9" * 30, 0)):
         assert read_used(frames.pack_fields([*pairs, (tags.PEAK, peak)])) == Used(1.5, 3, found)
+
+
+def test_why_a_command_was_not_run():
+    pairs = [(tags.STATUS, b"127"), (tags.REASON, b"x: not\nfound")]
+    assert read_not_run(frames.pack_fields(pairs)) == (127, "x: not found")
+
+
+@pytest.mark.parametrize(
+    ("status", "why"), [(b"0", b"x"), (b"256", b"x"), (b"x", b"x"), (b"1", b"")]
+)
+def test_a_command_that_was_not_run_has_a_status_and_a_reason(status, why):
+    with pytest.raises(ValueError, match=r"."):
+        read_not_run(frames.pack_fields([(tags.STATUS, status), (tags.REASON, why)]))
 
 
 @pytest.mark.parametrize("cpu", [b"inf", b"nan", b"-0.1", b"1e308", b"%d" % (CPU_S_MAX + 1)])
