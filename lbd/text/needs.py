@@ -38,6 +38,8 @@ def read_amount(text: str) -> int:
     """Reads a whole number or a size, 0 included. Raises ValueError."""
     if text.isascii() and text.isdigit() and len(text) < len(str(AMOUNT_MAX)):
         return int(text)
+    if text.isascii() and text.replace(".", "", 1).isdigit() and "." in text:
+        raise ValueError(f"{text!r} is not a whole number; only a size may be a fraction: 1.5G")
     try:
         return size_bytes(text)
     except ValueError:
