@@ -1,4 +1,7 @@
-"""Why a pending job waits, in words for its user. Pure."""
+"""Why a pending job waits, in words for its user. Pure.
+
+One file because a reason is given only if none of the others is the better answer.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,6 +11,7 @@ from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.outlook.places import Place
 from lbd.dispatch.core.queues import Queues
 from lbd.dispatch.core.records import Lease, Live
+from lbd.dispatch.core.retry import refused_by
 from lbd.dispatch.core.servers import Server
 from lbd.model import CANCEL, STOPPED, HostId, JobId
 from lbd.policy.needs import needed, part_of, taken_by_others
@@ -49,7 +53,7 @@ def waiting_reason(
         return _dependence(life, live.job.id, time_of)
     obstacle = _gang_obstacle(life, live, time_of) if live.job.gang else ""
     obstacle = obstacle or _obstacle(life, live, place, now_s)
-    reason = "" if _says(obstacle, live.reason) else live.reason
+    reason = "" if _says(obstacle, live.reason) or _is_past(life, live) else live.reason
     if obstacle and reason.endswith(f" {STOPPED}"):
         reason = f"its last attempt ended when {reason}"
     return "; ".join(filter(None, (obstacle, reason)))
@@ -59,6 +63,13 @@ def _says(obstacle: str, reason: str) -> bool:
     """Whether the obstacle has the reason in it: of a host `h3: drained` or `h3 was stopped`."""
     said = all(part in obstacle for part in reason.split(": ", 1))
     return said or reason in obstacle.replace(": ", " ")
+
+
+def _is_past(life: Lifecycle, live: Live) -> bool:
+    """Whether it was refused for now by a host that takes no jobs at all any more."""
+    host = refused_by(live.reason)
+    was_refused = live.attempt > live.over[0]
+    return was_refused and host not in life.queues.hosts and host not in live.job.barred
 
 
 def out_of_contact(life: Lifecycle, job: JobId, now_s: float, *, has_line: bool) -> str:
@@ -234,7 +245,7 @@ def _without_its_host(life: Lifecycle, live: Live, only: HostId, now_s: float) -
         why = closed_words(known.closed, known.more)
         return f"it may run only on {only} (-H), which accepts no jobs now: {why}"
     is_away = known.more or f"is {OUT_OF_CONTACT}"
-    then = f"it begins {'again ' if live.attempt else ''}when {only} is back"
+    then = f"it begins {'again ' if live.over[0] else ''}when {only} is back"
     then += ", unless it is drained then" if known.was_drained else ""
     return f"it may run only on {only} (-H): {only} {is_away}; {then}"
 

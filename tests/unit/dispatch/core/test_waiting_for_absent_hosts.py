@@ -117,3 +117,17 @@ def test_a_job_for_a_host_that_was_stopped_begins_again_when_it_is_back():
     life.host_is(HostSlots(HostId("h2"), 0), 0.0, DICE)
     life.host_gone(HostId("h2"), 0.0, DICE)
     assert reason(life, "2") == "no host accepts jobs: 2 hosts out of contact"
+
+
+def test_a_job_that_was_only_refused_by_a_host_has_not_begun_there():
+    """It was said to begin again, and that the host, which was gone, had no free slot."""
+    life, h2 = table("h1", "h2"), HostId("h2")
+    submit(life, "1", only=h2)
+    life.refused(h2, JobId("1"), 1, "slot", Ending(Cause.REFUSED, reason="no free slot"), 0.0, DICE)
+    assert reason(life, "1").endswith("h2: no free slot")
+    life.host_gone(h2, 0.0, DICE)
+    out = "it may run only on h2 (-H): h2 is out of contact; it begins when h2 is back"
+    assert reason(life, "1") == out
+    life.host_gone(h2, 0.0, DICE, Closed.DRAINED, "drained by root since 19:08")
+    now = "it may run only on h2 (-H), which accepts no jobs now: drained by root since 19:08"
+    assert reason(life, "1") == now

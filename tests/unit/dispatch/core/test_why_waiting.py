@@ -172,7 +172,7 @@ def test_the_reason_for_the_end_of_the_last_attempt_is_not_repeated():
     life.host_gone(HostId("h3"), 0.0, DICE, Closed.DRAINED)
     said = "it may run only on h3 (-H), which accepts no jobs now: drained"
     assert reason(life, "1") == said
-    life.jobs[JobId("1")].reason = "h3: no keeper"
+    life.jobs[JobId("1")].reason, life.jobs[JobId("1")].over = "h3: no keeper", (1, "lost")
     assert reason(life, "1") == f"{said}; h3: no keeper"
 
 
