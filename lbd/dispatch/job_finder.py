@@ -32,6 +32,7 @@ NOTHING_TO = {
 }
 EMPTY_MAX = 20  # ranges without jobs to act on, of which it is said which have none at all
 FEW = 500  # selectors that can be parsed within a few milliseconds
+DENIED = "permission denied"
 ANY_MORE = " any more; see lbctl history"
 TOO_MANY = f"more than {ANSWER_MAX} jobs; name fewer at a time"
 TOO_LONG = "these jobs do not fit into one answer; name fewer at a time"
@@ -218,10 +219,12 @@ class JobFinder:
         selectors: Sequence[str],
         asker: Asker,
         *,
+        may: Callable[[JobRow], bool],
         commands: bool,
         by_number: bool = False,
     ) -> ToActOn:
         """Returns the jobs that an order applies to, and what is wrong with the other selectors.
+        `may`: whether the asker may act on a job.
 
         From a range, an array or @me it takes only those that have not ended, however many have;
         `requeue` also takes the ended ones. `commands`: also read the commands of jobs that start
@@ -239,8 +242,8 @@ class JobFinder:
             (shown(one), f"no job {shown(one)} in the queue{await self._gone(one)}")
             for one in absent
         ]
-        if rows:
-            problems += [have_ended(one, row) for one, row in last_ended.items() if row]
+        ended = [have_ended(one, row, may) for one, row in last_ended.items() if row]
+        problems += ended if rows else only_denied(ended, nothing_else=not problems)
         if verb == REQUEUE_FAILED:
             rows = [row for row in rows if row.state in FAILED]
         if not rows and (meant.wanted.user or len(absent) < len(meant.wanted.ranges)):
@@ -350,12 +353,23 @@ def shown(numbers: tuple[int, int]) -> str:
     return str(low) if low == high else f"{low}-{high}"
 
 
-def have_ended(numbers: tuple[int, int], last: JobRow) -> Problem:
-    """Says that all these jobs have ended, of which this is the last one."""
+def only_denied(ended: Sequence[Problem], *, nothing_else: bool) -> list[Problem]:
+    """Returns what is said of others' jobs. Raises LbdError if there is nothing else to say."""
+    denied = [one for one in ended if one[1].startswith(DENIED)]
+    if denied and nothing_else:
+        raise LbdError(denied[0][1])
+    return denied
+
+
+def have_ended(numbers: tuple[int, int], last: JobRow, may: Callable[[JobRow], bool]) -> Problem:
+    """Says that all these jobs have ended, of which this is the last one. That an array has, only
+    its user and administrators hear: `may`."""
     low, high = numbers
     if last.array_index is None or low < last.first:
         name = shown((low, high if last.array_index is None else last.first))
         return name, f"jobs {name} have ended"
     name = str(last.first)
+    if not may(last):
+        return name, f"{DENIED}: job {name} is not yours"
     is_whole = high - low + 1 == last.count
     return name, f"job {name} has ended" if is_whole else f"these tasks of job {name} have ended"

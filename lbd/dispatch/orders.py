@@ -1,7 +1,7 @@
 """What `lbctl` and `lbrun` order for jobs: kill, hold, release, requeue, update."""
 
 import asyncio
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -56,8 +56,14 @@ class Orders:
     async def _carried_out(self, asked: pb.ActRequest, host: str, revival: Revival) -> bytes:
         began_s = clock_s()
         asker = self.owners.asker(asked.user, asked.uid if asked.HasField("uid") else None)
+        fault = fault_of_admins(host, self.dispatcher.config) if asked.is_admin else ""
+
+        def may_act(row: JobRow) -> bool:
+            is_admin = asked.is_admin and (not fault or row.origin == host)
+            return is_admin or self.owners.owns(asker, row)
+
         try:
-            found = await self._found(asked, asker, host)
+            found = await self._found(asked, asker, host, may_act)
             order = Order(self, asked, host, revival)
             if asked.verb == "update":
                 order.updates.check()
@@ -67,9 +73,7 @@ class Orders:
             return refusal(asked.selectors, str(problem)).SerializeToString()
         rows = found.rows
         own = {row.id for row in rows if self.owners.owns(asker, row)}
-        fault = fault_of_admins(host, self.dispatcher.config) if asked.is_admin else ""
-        may = {row.id for row in rows if row.id in own or (asked.is_admin and not fault)
-               or (asked.is_admin and row.origin == host)}  # fmt: skip
+        may = {row.id for row in rows if may_act(row)}
         if rows and not may and not found.problems:
             theirs = f"job {rows[0].shown} is" if len(rows) == 1 else "these jobs are"
             error = f"permission denied: {theirs} not yours{fault}"
@@ -121,7 +125,9 @@ class Orders:
             return f"not done within {ORDER_S:g} s; give the order again for the rest"
         return ""
 
-    async def _found(self, asked: pb.ActRequest, asker: Asker, host: str) -> ToActOn:
+    async def _found(
+        self, asked: pb.ActRequest, asker: Asker, host: str, may: Callable[[JobRow], bool]
+    ) -> ToActOn:
         """Raises LbdError."""
         if asked.verb in REQUEUES and (until := await self._unwritten(asked)):
             raise LbdError(f"nothing was done; try again once {until}")
@@ -130,6 +136,7 @@ class Orders:
                 asked.verb,
                 asked.selectors,
                 asker,
+                may=may,
                 commands=self.dispatcher.estimates is not None,
                 by_number=asked.by_number,
             )

@@ -78,3 +78,24 @@ async def test_who_held_a_job_is_told_in_few_words_whatever_its_host_says(tmp_pa
         (job,) = (await world.jobs(selectors=["2"])).jobs
         assert len(job.reason) < 500
         assert job.reason.isprintable()
+
+
+@pytest.mark.parametrize("verb", ["kill", "hold", "release"])
+async def test_nobody_hears_from_an_order_that_anothers_array_has_ended(tmp_path, verb):
+    """Of a job that was no array, it was permission denied."""
+    ann, bob = {"user": "ann", "uid": 1001}, {"user": "bob", "uid": 1002}
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        await world.submit(asking(is_array=True, first_index=1, count=2))
+        await world.submit(asking())
+        other = str((await world.submit(asking(bob, **bob))).first)
+        await world.act(verb="kill", selectors=["1-3"], **ann)
+        denied = "permission denied: job 1 is not yours"
+        for selectors in (["1"], ["1_[1-2]"]):
+            refused = await world.act(verb=verb, selectors=selectors, **bob)
+            assert list(refused.errors) == [denied]
+        if verb != "release":  # nothing of theirs is held
+            some = await world.act(verb=verb, selectors=["1", other], **bob)
+            assert (list(some.errors), list(some.done_ids)) == ([denied], [other])
+        for asker in (ann, ROOT):
+            done = await world.act(verb=verb, selectors=["1"], **asker)
+            assert list(done.errors) == [f"nothing to {verb}: all these jobs have ended"]
