@@ -80,7 +80,7 @@ def write_scripts(paths: HostPaths, host: str, entrance: Entrance, isolated: boo
     kept = keeping(sys.executable, ENTER)
     write_script(paths.enter, enter_script(host, root, steps, kept))
     spawn = entrance.steps(sys.executable, ENTER, ("--spawn",), denied)
-    write_script(paths.root / "spawn", f'#!/bin/sh\n{spawn} "$@"\n')
+    write_script(paths.root / "spawn", f"#!/bin/sh\n{spawn}\n")
     if isolated:
         for program in PROGRAMS:
             installed = shutil.which(program, path=search_path(root))

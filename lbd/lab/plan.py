@@ -266,11 +266,11 @@ class Entrance:
     pid: int | None = None  # PID 1 of the host; None without namespaces
 
     def steps(self, python: str, program: Path, mode: Sequence[str] = (), denied: str = "") -> str:
-        """Returns the shell text that comes before the command. `denied`: said to users who may
-        not enter.
+        """Returns the shell text that becomes "$@". `denied`: said to users who may not enter.
 
         It joins the cgroups first, while their paths are still those outside. nsenter itself
-        neither forks (-F) nor passes signals on; `enter.py` does both.
+        neither forks (-F) nor passes signals on; `enter.py` does both. Without namespaces nobody
+        needs to stand in between, and each signal reaches whom it would reach without us.
         """
         lists = [shlex.quote(f"{group}/cgroup.procs") for group in self.cgroups]
         lines = [f"echo 0 > {processes}" for processes in lists]
@@ -280,10 +280,13 @@ class Entrance:
             lines.insert(
                 0, f"[ -w {first} ] || [ ! -e {first} ] || {{ echo {line} >&2; exit 125; }}"
             )
+        if self.pid is None and not mode:
+            return "\n".join([*lines, 'exec "$@"'])
         words = [python, "-I", "-S", str(program), *mode]
         if self.pid is not None:
             words = ["nsenter", "-F", "-t", str(self.pid), "-m", "-u", "-n", "-p", "--", *words]
-        return "\n".join([*lines, f"exec {shlex.join(words)}"])
+        given = '"$@"' if mode else '"$PWD" "$@"'
+        return "\n".join([*lines, f"exec {shlex.join(words)} {given}"])
 
 
 def keeping(python: str, program: Path) -> str:
@@ -300,7 +303,7 @@ def enter_script(host: str, root: Path, steps: str, kept: str) -> str:
     """Returns DIR/hK/enter: `enter COMMAND…` runs it inside hK, in the caller's directory."""
     return (
         f"#!/bin/sh\n# made by `lbd lab`: runs a command inside {host}\n{kept}"
-        f'export {INSIDE}={shlex.quote(str(root))}\n{steps} "$PWD" "$@"\n'
+        f"export {INSIDE}={shlex.quote(str(root))}\n{steps}\n"
     )
 
 
@@ -314,7 +317,7 @@ def program_script(host: str, root: Path, steps: str, kept: str, program: str) -
         f"#!/bin/sh\n# made by `lbd lab`: runs this program inside {host}\n"
         f'set -- {shlex.quote(program)} "$@"\n{kept}'
         f'[ "${INSIDE}" = {shlex.quote(str(root))} ] && exec "$@"\n'
-        f'export {INSIDE}={shlex.quote(str(root))}\n{steps} "$PWD" "$@"\n'
+        f"export {INSIDE}={shlex.quote(str(root))}\n{steps}\n"
     )
 
 

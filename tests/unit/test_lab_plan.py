@@ -276,3 +276,18 @@ def test_variables_that_are_not_shell_names_pass_through_the_scripts(tmp_path, i
             assert found.items() >= given.items(), name
             beside = {b"PWD", b"LC_CTYPE", INSIDE.encode(), b"_", b"OLDPWD"}
             assert found.keys() - given.keys() <= beside, name
+
+
+def test_without_namespaces_nobody_stands_between_the_caller_and_the_command(tmp_path):
+    """`timeout 3 make SHELL=lbsh` ends a group of processes, in which the commands were not. And a
+    removed directory cannot be entered, but one may be in it."""
+    steps, kept = Entrance().steps(sys.executable, ENTER), keeping(sys.executable, ENTER)
+    path, gone = tmp_path / "enter", tmp_path / "gone"
+    path.write_text(enter_script("h1", tmp_path, steps, kept))
+    gone.mkdir()
+    words = ["/bin/sh", "-c", 'rmdir "$0" && echo $$ && exec /bin/sh "$@"', gone, path]
+    shows = subprocess.run(
+        [*words, "/bin/sh", "-c", "echo $$"], cwd=gone, capture_output=True, text=True, check=True
+    )
+    caller, command = shows.stdout.split()
+    assert caller == command
