@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from itertools import islice
@@ -24,11 +25,21 @@ from lbd.dispatch.job_lines import job_log
 from lbd.dispatch.predictions import Predictions
 from lbd.dispatch.queue_quotas import QueueRoom
 from lbd.errors import LbdError
-from lbd.model import JobId, JobState
+from lbd.model import HostId, JobId, JobState
 from lbd.net.gen import dispatch_pb2 as pb
 from lbd.process.boot_clock import clock_s
+from lbd.text.spelling import nearest
 
 TASKS_AT_ONCE = 1000  # of an array, queued in one turn: 15 ms
+
+
+def unknown_excluded(excluded: Sequence[str], known: Mapping[HostId, object]) -> str:
+    """Names the first host of -x that is not known, most likely a misspelt one; "" if all are."""
+    name = next((name for name in excluded if name not in known), "")
+    if not name:
+        return ""
+    meant = f'; did you mean "{near}"?' if (near := nearest(name, known)) else ""
+    return f"-x {name}: no host of that name is known, so it excludes none{meant}"
 
 
 class Submissions:
@@ -75,7 +86,7 @@ class Submissions:
         if after:
             await self._counts.look()
             cancelled = await self._why_cancelled(accepted)
-        remark = self._remark(accepted) if accepted.is_new else ""
+        remark = self._remark(accepted, sent) if accepted.is_new else ""
         warning = stuck_reason(self._life, JobId(str(accepted.first)))
         return pb.SubmitReply(
             first=accepted.first,
@@ -96,13 +107,16 @@ class Submissions:
         )
         return rows[0].reason if rows and rows[0].state == JobState.CANCELLED.value else ""
 
-    def _remark(self, accepted: Accepted) -> str:
-        """Returns one line on an array that will end too late; "" for any other."""
-        targets, now_s = self._life.queues.targets, clock_s()
-        if accepted.first not in targets.arrays:
-            return ""
-        begins = self._predictions.begins(JobId(str(accepted.first)), now_s)
-        return targets.remark(accepted.first, now_s, begins)
+    def _remark(self, accepted: Accepted, sent: Submission) -> str:
+        """Returns one line on hosts of -x that nobody knows, and on an array that will end too
+        late."""
+        targets, hosts, now_s = self._life.queues.targets, self._life.hosts, clock_s()
+        is_sure = now_s >= hosts.more_until_s  # all that are there have been heard of
+        lines = [unknown_excluded(sent.excluded, hosts.known) if is_sure else ""]
+        if accepted.first in targets.arrays:
+            begins = self._predictions.begins(JobId(str(accepted.first)), now_s)
+            lines.append(targets.remark(accepted.first, now_s, begins))
+        return "; ".join(filter(None, lines))
 
     async def _queued(self, sent: Submission) -> Accepted:
         """Writes the jobs to disk and queues them, if there is room. Raises LbdError."""

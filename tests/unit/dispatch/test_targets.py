@@ -87,6 +87,19 @@ async def test_an_impossible_target_is_accepted_with_one_line(world):
     assert len(await world.ledger.live()) == 30
 
 
+async def test_a_misspelt_host_of_x_is_named(world):
+    """Without the queue it was, and with -H; a job that is to keep off a host began on it."""
+    world.host("h1", slots=2)
+    world.host("lion", slots=2)
+    for excluded, said in (
+        (["h1"], ""),
+        (["h1", "loin"], "-x loin: no host of that name is known, so it excludes none; did you "
+                         'mean "lion"?'),
+        (["zzz"], "-x zzz: no host of that name is known, so it excludes none"),
+    ):  # fmt: skip
+        assert (await world.submit(asking(excluded=excluded))).remark == said
+
+
 async def test_the_line_at_submission_and_the_view_name_the_same_end_with_the_wait(world):
     """They differed by the wait until the first task begins."""
     slots = world.dispatcher.life.queues.resource_times.slots
