@@ -10,7 +10,13 @@ from collections.abc import Iterator
 
 from lbd.cli.complaints import EXIT_FAILED
 from lbd.cli.ctl.jobs.own_files import FollowedFiles, copy_files, followed_files, where_it_goes
-from lbd.cli.ctl.jobs.queued_jobs import patiently, settled, with_attempts
+from lbd.cli.ctl.jobs.queued_jobs import (
+    RESTART_S,
+    RETRY_FOR_S,
+    patiently,
+    settled,
+    with_attempts,
+)
 from lbd.cli.ctl.verb import say
 from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
@@ -65,7 +71,8 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
     check_ids(options.ids)
     if options.failed:
         return logs_of_failed(daemons, options)
-    ids, of_one = settled(daemons, options.ids), options.follow or options.attempt is not None
+    ids = settled(daemons, options.ids, patience_of(follows=options.follow))
+    of_one = options.follow or options.attempt is not None
     if {",", "-"}.intersection(ids[0]) and not of_one:
         return show_tasks(daemons, ids)
     try:
@@ -200,7 +207,7 @@ def show_output(
     files_attempt = -1  # whose `files` are
     while True:
         question |= {"at": at, "seen_attempt": seen}
-        reply = patiently(daemons, question, follows=follows)
+        reply = patiently(daemons, question, patience_of(follows=follows), follows=follows)
         again = int(number(reply, "attempt"))
         if seen and again and again != seen and not reply.get("continued"):
             say(f"attempt {seen} failed; this is attempt {again}")
@@ -236,6 +243,10 @@ def show_output(
                 say_how_it_ended(daemons, ids)
             return 0
         time.sleep(FOLLOW_S)
+
+
+def patience_of(*, follows: bool) -> float:
+    return RETRY_FOR_S if follows else RESTART_S
 
 
 def files_of(

@@ -35,6 +35,7 @@ RETRY_S = 0.5
 RETRY_FOR_S = 60.0  # for a daemon that is restarting
 EXTRA_S = 1.0  # for what `lbctl job` says in more detail if it is answered at once
 SILENT_S = 2.0  # of these, before the first message
+RESTART_S = 10.0  # instead, for who only wants to see what there is now
 NOT_ALL, NO_ANSWER = 1, 2
 LOST_OUTPUT = {  # in an answer: what `lbctl job` says
     OUTPUT_GONE: OUTPUT_GONE,

@@ -16,11 +16,16 @@ NOT_BEGUN = {"data": [], "at": [0, 0], "attempt": 0, "more": True, "state": "pen
 AWAY = {"ok": False, "error": "the dispatcher on h1 cannot be reached", "code": "unavailable"}
 
 
-def test_logs_say_what_they_wait_for(daemon, capsys, monkeypatch):
+@pytest.mark.parametrize("words", [["3"], ["-f", "3"]])
+def test_logs_say_what_they_wait_for(daemon, capsys, monkeypatch, words):
+    """Without -f they waited as long as with it: a minute."""
     monkeypatch.setattr(queued_jobs, "SILENT_S", 0.2)
-    monkeypatch.setattr(queued_jobs, "RETRY_FOR_S", 1.5)
+    with_f, without = (1.5, 60.0) if "-f" in words else (60.0, 1.5)
+    for module in (logs, queued_jobs):
+        monkeypatch.setattr(module, "RETRY_FOR_S", with_f)
+    monkeypatch.setattr(logs, "RESTART_S", without)
     daemon("lbm", **{"queue.logs": lambda request: AWAY})
-    assert lbctl.main(["logs", "3"]) == 1
+    assert lbctl.main(["logs", *words]) == 1
     first = f"lbctl: {AWAY['error']}; trying again for 1 s (^C to stop)"
     said = [first, f"lbctl: {AWAY['error']}"]
     assert capsys.readouterr().err.splitlines() == said
