@@ -1,4 +1,4 @@
-"""The Python interface: `Client`, `Job`, `Completed`, `JobFailed`; `lbd.client.aio` for asyncio.
+"""The Python interface: `Client`, `Job`, `Completed` and two errors; `lbd.client.aio` for asyncio.
 
 Each name is imported on first use, since `lbrun` and `lbsh` live in this package too.
 """
@@ -8,10 +8,14 @@ if TYPE_CHECKING:
     from lbd.client import aio as aio
     from lbd.client.calls import Client as Client
     from lbd.client.calls import Completed as Completed
+    from lbd.client.calls import IsArray as IsArray
     from lbd.client.calls import Job as Job
     from lbd.client.calls import JobFailed as JobFailed
 
-LAZY = {"Client": "calls", "Completed": "calls", "Job": "calls", "JobFailed": "calls", "aio": "aio"}
+LAZY = {
+    "Client": "calls", "Completed": "calls", "IsArray": "calls", "Job": "calls",
+    "JobFailed": "calls", "aio": "aio",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

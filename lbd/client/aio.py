@@ -26,8 +26,7 @@ class AsyncClient:
     ) -> Completed:
         with tempfile.TemporaryDirectory(prefix="lbd-run-") as directory:
             status = Path(directory) / "status"
-            has_input = input is not None
-            words = self._client.run_words(argv, status, options, has_input=has_input)
+            words = self._client.run_words(argv, status, options, input)
             completed = completed_of(argv, status, *await communicate(words, input))
         return completed.check() if check else completed
 
@@ -38,7 +37,7 @@ class AsyncClient:
         input: bytes | None = None,  # noqa: A002  # as subprocess.run has it
         **options: Option,
     ) -> "AsyncJob":
-        words = self._client.submit_words(argv, options, has_input=input is not None)
+        words = self._client.submit_words(argv, options, input)
         return self.job(id_of(*await communicate(words, input)))
 
     def job(self, job_id: str | int) -> "AsyncJob":
@@ -58,6 +57,9 @@ class AsyncJob:
 
     async def details(self) -> Json:
         return await asyncio.to_thread(self._job.details)
+
+    async def tasks(self) -> "list[AsyncJob]":
+        return [AsyncJob(job) for job in await asyncio.to_thread(self._job.tasks)]
 
     async def wait(self, timeout: float | None = None) -> str:
         return await asyncio.to_thread(self._job.wait, timeout)

@@ -19,7 +19,7 @@ from lbd.client.daemons import ask
 from lbd.client.installed import lbrun_program
 from lbd.client.lbm_socket import find_runtime_dirs
 from lbd.errors import ConfigError, LbdError, Unavailable
-from lbd.local.json_socket import Json
+from lbd.local.json_socket import SEVERAL, Json, Refusal
 
 Value = str | int | float | bool | os.PathLike[str] | None
 Option = Value | Sequence[str] | Mapping[str, str] | Mapping[str, int]
@@ -77,6 +77,15 @@ class JobFailed(LbdError):
         self.completed = completed
 
 
+class IsArray(LbdError):
+    """Raised if an array is asked for what only its tasks have."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(
+            f"job {job_id} is an array: each of its tasks() has an output and a result"
+        )
+
+
 class Client:
     def __init__(self, config: str | os.PathLike[str] | None = None) -> None:
         self.config = None if config is None else os.fspath(config)
@@ -93,7 +102,7 @@ class Client:
         run, JobFailed if `check` is set and it fails."""
         with tempfile.TemporaryDirectory(prefix="lbd-run-") as directory:
             status = Path(directory) / "status"
-            words = self.run_words(argv, status, options, has_input=input is not None)
+            words = self.run_words(argv, status, options, input)
             completed = completed_of(argv, status, *communicate(words, input))
         return completed.check() if check else completed
 
@@ -105,7 +114,7 @@ class Client:
         **options: Option,
     ) -> "Job":
         """Submits a job. Raises LbdError if the queue does not accept it."""
-        words = self.submit_words(argv, options, has_input=input is not None)
+        words = self.submit_words(argv, options, input)
         return self.job(id_of(*communicate(words, input)))
 
     def job(self, job_id: str | int) -> "Job":
@@ -119,22 +128,32 @@ class Client:
         argv: Sequence[Word],
         status: Path,
         options: Mapping[str, Option],
-        *,
-        has_input: bool,
+        data: bytes | None,
     ) -> list[str]:
-        words = ["-T", f"--status-file={status}", *([] if has_input else ["--no-stdin"])]
-        return self._lbrun(words, argv, options)
+        return self._lbrun(["-T", f"--status-file={status}"], argv, options, data)
 
     def submit_words(
-        self, argv: Sequence[Word], options: Mapping[str, Option], *, has_input: bool
+        self, argv: Sequence[Word], options: Mapping[str, Option], data: bytes | None
     ) -> list[str]:
-        return self._lbrun(["-d", *([] if has_input else ["--no-stdin"])], argv, options)
+        return self._lbrun(["-d"], argv, options, data)
 
     def _lbrun(
-        self, words: list[str], argv: Sequence[Word], options: Mapping[str, Option]
+        self,
+        words: list[str],
+        argv: Sequence[Word],
+        options: Mapping[str, Option],
+        data: bytes | None,
     ) -> list[str]:
+        """`data`: its input. Raises TypeError for what is of the wrong type."""
         if isinstance(argv, str | bytes):
             raise TypeError(f"a command is a list of words, not {argv!r}")
+        for word in argv:
+            if not isinstance(word, str | bytes | os.PathLike):
+                raise TypeError(f"a word of a command is a string or a path, not {word!r}")
+        if isinstance(data, str):
+            raise TypeError("input is bytes, not a string; use .encode()")
+        if data is None:
+            words.append("--no-stdin")
         if self.config is not None:
             words.append(f"--config={self.config}")
         return [
@@ -155,7 +174,8 @@ class Client:
 
 
 class Job:
-    """A queued job. Every method raises LbdError if the queue cannot be asked."""
+    """A queued job, or an array of them: then each of its `tasks` has a result and an output, and
+    the array has not. Every method raises LbdError if the queue cannot be asked."""
 
     def __init__(self, client: Client, job_id: str) -> None:
         self._client = client
@@ -174,6 +194,12 @@ class Job:
         reply = self._client.ask_lbm({"op": "queue.jobs", "ids": [self.id], "attempts": True})
         (found,) = jobs_in(reply)
         return found
+
+    def tasks(self) -> "list[Job]":
+        """Returns the tasks of an array in order of their indexes; of another job, itself."""
+        question: Json = {"op": "queue.jobs", "ids": [self.id], "tasks": True, "foretold": False}
+        found = jobs_in(self._client.ask_lbm(question))
+        return [Job(self._client, str(one["id"])) for one in found]
 
     def wait(self, timeout: float | None = None) -> str:
         """Waits until the job has ended; returns its state. Raises TimeoutError."""
@@ -200,7 +226,9 @@ class Job:
 
     def result(self, timeout: float | None = None, *, check: bool = False) -> Completed:
         """Waits for the job's end. Raises TimeoutError; JobFailed if `check` is set and it
-        failed."""
+        failed; IsArray."""
+        if self.details().get("array"):
+            raise IsArray(self.id)
         state = self.wait(timeout)
         found = self.details()
         output, error = self.logs() if found.get("started") else (b"", b"")
@@ -221,11 +249,16 @@ class Job:
         return completed.check() if check else completed
 
     def logs(self) -> tuple[bytes, bytes]:
-        """Returns output and errors printed so far."""
+        """Returns output and errors printed so far. Raises IsArray."""
         output, error = bytearray(), bytearray()
         question: Json = {"op": "queue.logs", "ids": [self.id], "attempt": None, "at": [0, 0]}
         while True:
-            reply = self._client.ask_lbm(question)
+            try:
+                reply = self._client.ask_lbm(question)
+            except Refusal as problem:
+                if problem.code == SEVERAL:
+                    raise IsArray(self.id) from None
+                raise
             data = reply.get("data")
             if not isinstance(data, list) or len(data) != 2:
                 return bytes(output), bytes(error)

@@ -6,8 +6,17 @@ import sys
 
 import pytest
 
-from lbd.client.calls import Completed, JobFailed, completed_of, id_of, option_words
+from lbd.client.calls import (
+    Client,
+    Completed,
+    IsArray,
+    JobFailed,
+    completed_of,
+    id_of,
+    option_words,
+)
 from lbd.errors import LbdError
+from lbd.local.json_socket import SEVERAL, Refusal
 
 
 def test_options_are_those_of_lbrun():
@@ -27,6 +36,39 @@ def test_options_are_those_of_lbrun():
 def test_options_that_are_not_for_programs_are_refused(name):
     with pytest.raises(TypeError, match=name):
         option_words({name: True})
+
+
+@pytest.mark.parametrize(
+    ("argv", "data", "said"),
+    [
+        ("ls -l", None, "a command is a list of words, not 'ls -l'"),
+        (["echo", 5], None, "a word of a command is a string or a path, not 5"),
+        (["cat"], "text", "input is bytes, not a string"),
+    ],
+)
+def test_what_is_of_the_wrong_type_is_named(argv, data, said):
+    for call in (Client().run, Client().submit):
+        with pytest.raises(TypeError, match=said):
+            call(argv, input=data)
+
+
+class Asked(Client):
+    """Asks an LBM that knows one array and its two tasks, which have ended."""
+
+    def ask_lbm(self, question):
+        if question["op"] == "queue.logs":
+            raise Refusal("62 is an array; name one of its tasks", SEVERAL)
+        if question.get("tasks"):
+            return {"jobs": [{"id": "62_1"}, {"id": "62_2"}]}
+        return {"jobs": [{"id": "62", "array": "1-2", "state": "done"}], "open": 0}
+
+
+def test_an_array_has_tasks_but_no_result():
+    job = Asked().job(62)
+    assert [task.id for task in job.tasks()] == ["62_1", "62_2"]
+    for call in (job.result, job.logs):
+        with pytest.raises(IsArray, match=r"^job 62 is an array: each of its tasks\(\) has"):
+            call()
 
 
 def test_how_a_command_ended_is_returned(tmp_path):
