@@ -99,9 +99,16 @@ EXITS = (
         "1",
         "some hosts did not answer, or the queue's list is too long: the rest is printed",
     ),
+    (
+        "lbctl logs",
+        "1",
+        "the job never ran, or its output is not here any more or out of reach; 0 if there is none "
+        "yet, or it went elsewhere",
+    ),
     ("lbctl queue", "1", "the dispatcher did not answer"),
     ("lbctl doctor", "1", "it found at least one fault"),
     ("lbctl tags solve", "1", "no cutoffs are feasible"),
+    ("lbctl, lbd", "0", "it has an answer, also if that is: none, not yet, not known"),
     (
         "lbctl, lbd",
         str(EXIT_FAILED),

@@ -25,6 +25,7 @@ from lbd.model import JobState
 from lbd.text.units import counted
 
 USUAL_LIMIT = 100
+NONE_BEGUN = "no jobs; --all also lists queued jobs that no host began"
 CSV = (
     "id", "name", "user", "state", "host", "origin", "submitted", "started", "finished", "slots",
     "slot_hours", "cpu_s", "exit_status", "command",
@@ -89,7 +90,8 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     elif not (found or options.json):
         only_of = next((one.only_of for one in gathered.answers.values()), "")
         hidden = not_shown(only_of, options.user)
-        say(hidden or unknown_host(daemons, options.host) or "no jobs")
+        none = "no jobs" if options.all or options.csv else NONE_BEGUN
+        say(hidden or unknown_host(daemons, options.host) or none)
     complain_of_off_record(off.jobs, found, options)
     is_cut = not options.sort and (more or period.since_s is None)
     complain_of_gaps(gathered, found if is_cut else (), period, Clock(now_s, options.utc))

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from lbd.cli import lbctl
+from lbd.cli.ctl.jobs.history import NONE_BEGUN
 from lbd.console.figures import Clock
 
 NOW_S = time.time()
@@ -113,13 +114,13 @@ def test_an_empty_history_says_why(daemon, capsys):
     lbm = daemon("lbm", past={**NO_JOBS, "only_of": "ann"})
     hidden = "you see only your own jobs; those of bob are for administrators"
     assert shown(capsys, "--user", "bob") == ("", f"lbctl: {hidden}\n")
-    assert shown(capsys, "--user", "ann") == ("", "lbctl: no jobs\n")
+    assert shown(capsys, "--user", "ann") == ("", f"lbctl: {NONE_BEGUN}\n")
     assert shown(capsys, "--host", "h") == (
         "", "lbctl: no host 'h' in this cluster; did you mean \"h1\"?\n",
     )  # fmt: skip
-    assert shown(capsys, "--host", "h1") == ("", "lbctl: no jobs\n")
+    assert shown(capsys, "--host", "h1") == ("", f"lbctl: {NONE_BEGUN}\n")
     lbm.answers["past"] = NO_JOBS
-    assert shown(capsys, "--user", "bob") == ("", "lbctl: no jobs\n")
+    assert shown(capsys, "--user", "bob") == ("", f"lbctl: {NONE_BEGUN}\n")
 
 
 def test_a_list_for_a_spreadsheet_has_the_slot_hours(daemon, capsys):
@@ -338,5 +339,5 @@ def test_what_hosts_could_not_record_is_said_once(daemon, capsys):
     for words in ((), ("--csv",), ("--json",), ("--all",)):
         (line,) = shown(capsys, *words, "--since", "1h").err.splitlines()
         assert line.startswith("lbctl: h1 could not record 3 commands that ended between ")
-    assert shown(capsys, "--since", "1m").err == "lbctl: no jobs\n"
+    assert shown(capsys, "--since", "1m").err == f"lbctl: {NONE_BEGUN}\n"
     assert shown(capsys).err == "", "it was before the oldest job of the list"
