@@ -67,6 +67,12 @@ class ToActOn:
     named: frozenset[int] = frozenset()  # individually
     problems: tuple[Problem, ...] = ()  # with selectors that it cannot apply to
 
+    def named_words(self) -> set[str]:
+        """Returns the jobs that were named individually, as they are shown, and the selectors with
+        a problem."""
+        words = {selector for selector, _ in self.problems}
+        return words | {row.shown for row in self.rows if row.id in self.named}
+
 
 @dataclass(frozen=True, slots=True)
 class JobFinder:

@@ -75,20 +75,17 @@ class Orders:
         own = {row.id for row in rows if self.owners.owns(asker, row)}
         may = {row.id for row in rows if may_act(row)}
         if rows and not may and not found.problems:
-            theirs = f"job {rows[0].shown} is" if len(rows) == 1 else "these jobs are"
-            error = f"permission denied: {theirs} not yours{fault}"
-            return refusal([row.shown for row in rows], error).SerializeToString()
+            why = not_yours([row.shown for row in rows], fault)
+            return refusal([row.shown for row in rows], why).SerializeToString()
         if asked.verb in REQUEUES:
             await revival.read_names([row for row in rows if row.id in may])
         reply, unsettled_bytes = pb.ActReply(), 0
-        named = {row.shown for row in rows if row.id in found.named}
-        named |= {selector for selector, _ in found.problems}
-        problems, skipped = list(found.problems), list[Problem]()
+        named, problems, skipped = found.named_words(), list(found.problems), list[Problem]()
         in_turn = order.in_turn(rows)
         for number, row in enumerate(in_turn, 1):
             try:
                 if row.id not in may:
-                    raise LbdError(f"permission denied: job {row.shown} is not yours{fault}")
+                    raise LbdError(not_yours([row.shown], fault))
                 unsettled_bytes += await order.act_on(row)
                 job_log.debug(row.shown, "%s: ordered by %s on %s", asked.verb, asked.user, host)
                 order.note_done(reply, row)
@@ -275,3 +272,8 @@ def by_shown_id(text: str, row: JobRow) -> str:
     for end in (" ", ":"):
         text = text.replace(f"job {row.id}{end}", f"job {row.shown}{end}")
     return text
+
+
+def not_yours(jobs: Sequence[str], fault: str) -> str:
+    jobs_are = f"job {jobs[0]} is" if len(jobs) == 1 else "these jobs are"
+    return f"permission denied: {jobs_are} not yours{fault}"
