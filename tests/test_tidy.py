@@ -130,7 +130,7 @@ LARGE_CLASSES: dict[str, tuple[int, int]] = {  # lines, attributes
     "lbd/lbm/link/user_threads.py:Threads": (166, 13),
     "lbd/lbm/outbound/remote_run.py:RemoteRun": (259, 12),
     "lbd/lbm/queue/dispatcher_line.py:DispatcherLine": (283, 20),
-    "lbd/lbm/session/session.py:Connection": (338, 21),
+    "lbd/lbm/session/session.py:Connection": (331, 21),
     "lbd/lim/core/state.py:LimState": (346, 23),
     "lbd/lim/daemon.py:Lim": (264, 16),
     "lbd/net/tls.py:Tls": (238, 18),

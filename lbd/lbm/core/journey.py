@@ -105,6 +105,7 @@ class Stay:
     is_measured: bool = False
     has_turn: bool = False
     used: e.Used | None = None
+    not_run: e.NotRun | None = None
     is_pinned: bool = False
     grant: Grant = NOTHING
 
@@ -113,8 +114,8 @@ class Stay:
         status, cpu_s = seen.status, seen.cpu_s
         if self.used is not None:
             status, cpu_s = self.used.status, self.used.cpu_s
-        if why := seen.why_not_run:
-            return e.RecordEnd(JobState.FAILED, status, reason=why, never_ran=True)
+        if (never := self.not_run) is not None:
+            return e.RecordEnd(JobState.FAILED, never.status, reason=never.reason, never_ran=True)
         if status is None:
             return e.RecordEnd(JobState.UNKNOWN, None, cpu_s)
         return e.RecordEnd(JobState.FAILED if status else JobState.DONE, status, cpu_s)
@@ -193,6 +194,9 @@ class Journey:
                 return self._finished(trouble)
             case e.Used(), JourneyPhase.HERE:
                 return self._used(event)
+            case e.NotRun(), JourneyPhase.HERE:
+                self.stay.not_run = event
+                return []
             case e.EndedHere(), JourneyPhase.HERE:
                 return self._ended_here(event)
             case _, JourneyPhase.HERE:  # the caller is now the command: nothing more happens

@@ -243,12 +243,19 @@ class Used:
 
 
 @quick_value
+class NotRun:
+    """The caller reports that the command could not be executed here after all."""
+
+    status: int
+    reason: str
+
+
+@quick_value
 class EndedHere:
     """The process of the caller, which had become the command, has ended."""
 
     cpu_s: float | None = None  # as far as it could be measured
     status: int | None = None
-    why_not_run: str = ""  # it could not become the command
 
 
 @quick_value
@@ -264,7 +271,7 @@ class CallerGone:
 Event = (
     Judged | Looked | SlotsKnown | LimSaid | LimRefused | LimSilent | Waited | TurnTaken
     | NeedsTaken | Sent | Unseen | StartedThere | Refused | Ended | Fetched | ContactLost | Failed
-    | Used | EndedHere | UserSignal | CallerGone
+    | Used | NotRun | EndedHere | UserSignal | CallerGone
 )  # fmt: skip
 
 

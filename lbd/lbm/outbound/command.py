@@ -334,12 +334,13 @@ class Command:
 
     # from outside
 
-    def used(self, used: e.Used) -> None:
-        self._feed(used)
-
-    def ended_here(self, seen: e.EndedHere) -> None:
-        self._books.ended_here()
+    def said(self, seen: e.Used | e.NotRun) -> None:
         self._feed(seen)
+
+    def ended_here(self, cpu_s: float | None = None, status: int | None = None) -> None:
+        """The client's process, which had become the command, has ended."""
+        self._books.ended_here()
+        self._feed(e.EndedHere(cpu_s, status))
 
     def signal(self, number: int) -> None:
         """Passes the signal on; before the command has begun, an ending signal ends the wait."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from lbd.launch.terminal_modes import Attributes, Size, read_modes, read_size
-from lbd.lbm.core.journey_events import Used
+from lbd.lbm.core.journey_events import NotRun, Used
 from lbd.lbm.core.next_host_after_refusal import Demands
 from lbd.lbm.core.pauses import Pauses
 from lbd.local import client_tags as tags
@@ -242,14 +242,14 @@ READER = Reader(
 )
 
 
-def read_not_run(body: bytes) -> tuple[int, str]:
-    """Reads a NOT_RUN frame: exit status and reason. Raises ValueError."""
+def read_not_run(body: bytes) -> NotRun:
+    """Reads a NOT_RUN frame. Raises ValueError."""
     found = dict(frames.fields(body))
     status = int(found.get(tags.STATUS, b""))
     why = one_line(found.get(tags.REASON, b"").decode(errors="replace"))
     if not 0 < status <= 255 or not why:
         raise ValueError(f"exit status {status} of a command that was not run")
-    return status, why
+    return NotRun(status, why)
 
 
 def read_used(body: bytes) -> Used:
@@ -261,3 +261,9 @@ def read_used(body: bytes) -> Used:
     peak = found.get(tags.PEAK, b"")
     peak_bytes = int(peak) if is_count(peak.decode("ascii", "replace")) else 0
     return Used(within(float(found.get(tags.CPU, b"")), CPU_S_MAX), status, peak_bytes)
+
+
+REPORTS: dict[bytes, Callable[[bytes], Used | NotRun]] = {  # on how a command ran here
+    tags.USED: read_used,
+    tags.NOT_RUN: read_not_run,
+}

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from lbd.errors import PeerError
 from lbd.lbm.core.journey import JourneyPhase
-from lbd.lbm.core.journey_events import CommandEnd, EndedHere
+from lbd.lbm.core.journey_events import CommandEnd
 from lbd.lbm.core.slots import NOTHING, Grant
 from lbd.lbm.handover.codec import Fd
 from lbd.lbm.handover.fds import NotNow
@@ -28,11 +28,10 @@ from lbd.lbm.session.local_cpu import LocalCpu
 from lbd.lbm.session.peer_process import PeerProcess
 from lbd.lbm.session.request import (
     LONG,
+    REPORTS,
     ClientRequest,
     complaint,
-    read_not_run,
     read_request,
-    read_used,
     turns_of_request,
 )
 from lbd.lbm.session.socket_question import JsonHandler, SocketQuestion
@@ -85,7 +84,6 @@ class Connection:
         self._is_answering = False
         self._attending: Attending | None = None
         self._stays = False  # the client is the command
-        self._not_run: tuple[int, str] | None = None  # or not: exit status, and why
         self.peer = PeerProcess(sock, self.caller)
 
     async def serve(self) -> None:
@@ -103,7 +101,9 @@ class Connection:
             elif first and first[0][0] == tags.QUEUE:
                 self._is_answering = True
                 await self._turn(first[0][1])
-                if self._hung_up():  # or while we were stopped: the client was told that it failed
+                if has_hung_up(
+                    self._socket
+                ):  # or while we were stopped: the client was told that it failed
                     return
                 asked = await self._read_long(read_queued, first[0][1])
                 ends, more = (self._socket, self._read), [*early, *first[1:]]
@@ -183,7 +183,7 @@ class Connection:
 
     async def _serve_command(self, request: ClientRequest) -> None:
         self.command = command = self._new_command(request)
-        if not self._hung_up():  # while we were stopped: then it runs without us
+        if not has_hung_up(self._socket):  # while we were stopped: then it runs without us
             await self._attend(command)
 
     def _new_command(self, request: ClientRequest) -> Command:
@@ -202,7 +202,7 @@ class Connection:
         finally:
             await attending.end()
             if command.journey.phase is JourneyPhase.HERE:  # the client disconnected at that moment
-                command.ended_here(EndedHere())
+                command.ended_here()
             if (terminal := self.stdio.terminal) is not None:
                 terminal.close(restore=not await self._has_restored())
 
@@ -214,17 +214,9 @@ class Connection:
             async with asyncio.timeout(RESTORED_WITHIN_S):
                 while not self._restored and (received := await self._read()):
                     self._restored = any(tag == tags.RESTORED for tag, _ in received)
-        except TimeoutError:
-            return True
-        except (OSError, ValueError):
-            return False
+        except (OSError, ValueError) as problem:
+            return isinstance(problem, TimeoutError)
         return self._restored
-
-    def _hung_up(self) -> bool:
-        try:
-            return self._socket.recv(1, socket.MSG_PEEK) == b""
-        except BlockingIOError:
-            return False
 
     async def _see_out(self, command: Command, until: "asyncio.Task[None] | None" = None) -> None:
         """Waits for the end of the command that the client has become, without being its parent.
@@ -248,8 +240,7 @@ class Connection:
             with contextlib.suppress(ValueError, OSError):
                 for tag, body in self._frames.at_hand():
                     self._hear(command, tag, body)
-            status, why_not_run = self._not_run or (cpu.status, "")
-            command.ended_here(EndedHere(cpu.ended(), status, why_not_run))
+            command.ended_here(cpu.ended(), cpu.status)
 
     async def _note_local(self, request: ClientRequest) -> None:
         self.command = command = self._new_command(request)
@@ -287,10 +278,8 @@ class Connection:
             far.typed(body)
         elif tag == tags.RESTORED:
             self._restored = True
-        elif tag == tags.USED:
-            command.used(read_used(body))
-        elif tag == tags.NOT_RUN:
-            self._not_run = read_not_run(body)
+        elif tag in REPORTS:
+            command.said(REPORTS[tag](body))
 
     # To the next LBM: what the kernel knows about the client stays with the socket
 
@@ -396,3 +385,11 @@ class Connection:
         self._sent_end = True
         self.stdio.close()
         self._frames.send(tags.DONE, pack_end(end))
+
+
+def has_hung_up(sock: socket.socket) -> bool:
+    """Whether the other end of a socket that does not block is closed, and all is read."""
+    try:
+        return sock.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False

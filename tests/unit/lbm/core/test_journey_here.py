@@ -112,4 +112,5 @@ def test_a_command_that_could_not_be_executed_here_has_not_run():
     never = e.RecordEnd(JobState.FAILED, 127, reason=why, never_ran=True)
     for event in (GO, LOOKED, STAY):
         life(event)
-    assert life(e.EndedHere(0.1, 127, why))[-1] == never
+    life(e.NotRun(127, why))
+    assert life(e.EndedHere(0.1))[-1] == never

@@ -75,6 +75,7 @@ EVENTS = {
     e.ContactLost: any_of(e.ContactLost("no")),
     e.Failed: any_of(e.Failed("no")),
     e.Used: any_of(e.Used(1.0, 0), e.Used(1.0, 1)),
+    e.NotRun: any_of(e.NotRun(127, "no")),
     e.EndedHere: any_of(e.EndedHere(1.0), e.EndedHere()),
     e.CallerGone: any_of(e.CallerGone()),
     e.UserSignal: any_of(*(e.UserSignal(number) for number in (*ENDING_SIGNALS, USR1))),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lbd.lbm.core.journey_events import Used
+from lbd.lbm.core.journey_events import NotRun, Used
 from lbd.lbm.inbound.request import fault_of
 from lbd.lbm.queue.submit import read_queued
 from lbd.lbm.session.request import (
@@ -70,7 +70,7 @@ def test_what_a_run_has_used():
 
 def test_why_a_command_was_not_run():
     pairs = [(tags.STATUS, b"127"), (tags.REASON, b"x: not\nfound")]
-    assert read_not_run(frames.pack_fields(pairs)) == (127, "x: not found")
+    assert read_not_run(frames.pack_fields(pairs)) == NotRun(127, "x: not found")
 
 
 @pytest.mark.parametrize(

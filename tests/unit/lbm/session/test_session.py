@@ -80,7 +80,7 @@ async def test_a_command_whose_client_goes_away_as_it_is_to_run_it_has_ended():
 
     journey = SimpleNamespace(phase=JourneyPhase.ASKING, stay=SimpleNamespace(is_measured=False))
     command = SimpleNamespace(run=run, journey=journey, far=None,
-                              ended_here=lambda _: ended.append(True))  # fmt: skip
+                              ended_here=lambda: ended.append(True))  # fmt: skip
     client.close()
     async with asyncio.timeout(20):
         await connection._attend(command)
