@@ -36,12 +36,12 @@ def test_every_command_with_subcommands_takes_the_common_options_first(command):
 
 
 def test_an_unknown_option_is_named_although_its_value_is_no_good_as_an_argument(capsys):
-    assert lbctl.main(["token", "create", "--uses", "3"]) == 2
-    assert "unrecognized arguments: --uses;" in capsys.readouterr().err
+    assert lbctl.main(["token", "create", "--times", "3"]) == 2
+    assert "unrecognized arguments: --times;" in capsys.readouterr().err
     assert lbctl.main(["token", "create", "3"]) == 2
     assert "'3' is not a valid host name" in capsys.readouterr().err
-    assert lbctl.main(["token", "--uses", "3", "create"]) == 2
-    assert "unrecognized arguments: --uses;" in capsys.readouterr().err
+    assert lbctl.main(["token", "--times", "3", "create"]) == 2
+    assert "unrecognized arguments: --times;" in capsys.readouterr().err
     assert lbctl.main(["token", "crate", "--any"]) == 2
     assert "no command 'crate'; did you mean" in capsys.readouterr().err
     assert lbctl.main(["drain", "--gently"]) == 2
