@@ -108,7 +108,7 @@ EXITS = (
     ("lbctl queue", "1", "the dispatcher did not answer"),
     ("lbctl doctor", "1", "it found at least one fault"),
     ("lbctl tags solve", "1", "no cutoffs are feasible"),
-    ("lbctl, lbd", "0", "it has an answer, also if that is: none, not yet, not known"),
+    ("lbctl, lbd", "0", "it answered, even if the answer is none, not yet or unknown"),
     (
         "lbctl, lbd",
         str(EXIT_FAILED),

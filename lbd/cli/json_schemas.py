@@ -149,6 +149,7 @@ SCHEMAS: dict[str, Json] = {
     "update": ACTED,
     "logs": alone({"id": "text"}, {
         "kept": "flag", "origin": "text", "message": "text",
+        "attempt": "integer", "state": "text", "output": "text", "error": "text",
         "lines": [fields({"time": "number", "host": "text", "daemon": "text", "level": "text",
                           "job": "text", "text": "text"})],
         "more": "flag", "missing": table("text"), "withheld": table("text"),

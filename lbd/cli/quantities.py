@@ -48,7 +48,7 @@ def count(text: str) -> int:
 def whole(low: int, high: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {low} to {high}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} to {high}")
         return int(text)
 
     return read

@@ -147,6 +147,7 @@ class Client:
         """`data`: its input. Raises TypeError for what is of the wrong type."""
         if isinstance(argv, str | bytes):
             raise TypeError(f"a command is a list of words, not {argv!r}")
+        argv = list(argv)
         for word in argv:
             if not isinstance(word, str | bytes | os.PathLike):
                 raise TypeError(f"a word of a command is a string or a path, not {word!r}")

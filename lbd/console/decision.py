@@ -34,8 +34,8 @@ from lbd.text.placement_phrases import (
 )
 
 LOAD_WITH = (
-    "LOAD WITH COMMAND: the load now and what the command adds: 1 on one core, 0.25 on four, 2 on "
-    "half a core (at usual speed)"
+    "LOAD WITH COMMAND is the load now plus what the command adds: 1 on one core, 0.25 on four, 2 "
+    "on half a core (at usual speed)"
 )
 
 

@@ -98,7 +98,10 @@ def read_ledger(file: Path) -> Ledger:
             str(found["home"]),
             int(found["number"]),
             {str(host): Known(**known) for host, known in found["hosts"].items()},
-            tuple(TokenRecord(**token) for token in found["tokens"]),
+            tuple(
+                TokenRecord(**{"uses_left": int(not one["used_by"]), **one})
+                for one in found["tokens"]
+            ),
             str(found.get("target", "")),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as problem:

@@ -239,6 +239,8 @@ class Rows:
         number = row.job_number
         if self._ids and self._ids[-1] >= number:
             heappush(self._late, number)
+            if len(self._late) > len(self._ids) - self._begin + EMPTY_MIN:
+                self._sort()
         else:
             self._ids.append(number)
 

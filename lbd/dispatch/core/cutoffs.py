@@ -82,8 +82,8 @@ def past_jobs(
 
 
 def heard(jobs: Sequence[PastJob], objective: Objective) -> list[float]:
-    """Returns how many jobs each counts as in the objective, where no user's count for more than
-    `MOST_HEARD` of all: in the mean slowdown very small jobs count for very much."""
+    """Returns how many jobs each counts as in the objective, where what a user's count for has a
+    limit (`most_of`): in the mean slowdown very small jobs count for very much."""
     parts = dict.fromkeys((job.user for job in jobs), 0.0)
     for job in jobs:
         parts[job.user] += job.weight / (1.0 if objective == "waiting" else job.size_s)

@@ -66,6 +66,7 @@ LOOKS_MAX = 50_000
 # As hosts change, it is asked so often in one turn whether a host suits a job, which takes 40 ms;
 # to move a job counts as four times. The rest is for later turns.
 CHECKS_MAX, MOVE_CHECKS = 20_000, 4
+NAMES_A_CHECK = 8  # to ask whether a job may go to so many hosts takes as long
 MOVED_AT_ONCE = 500  # jobs of one shape
 ARRAYS_KNOWN = 4  # arrays that take turns on a host
 
@@ -220,7 +221,7 @@ class Queues:
     def tick(self, now_s: float, rng: Random) -> list[Start]:
         """Time alone can change whether slots are kept for a gang. Also starts, and moves, what had
         to be left for a later turn."""
-        if self.is_cut_short or self._looking is not None:
+        if self.is_cut_short or self._looking or self._lost or self._come:
             self.is_cut_short, self._kept_for_wide = False, True
             self.shares.at(now_s)
             self._look_on(now_s, rng)
@@ -417,9 +418,11 @@ class Queues:
         for servers in equals:
             self._checks += 1
             if servers[0].is_enough(job):
-                for server in servers:
+                for asked, server in enumerate(servers):
                     if server.host is not None and job.may_go_to(server.host.name):
+                        self._checks += asked // NAMES_A_CHECK
                         return server
+                self._checks += len(servers) // NAMES_A_CHECK
         return None
 
     def _by_offer(self, servers: Iterable[Server]) -> list[list[Server]]:
@@ -612,7 +615,8 @@ class Queues:
                 self._goes_aside(registered)
             elif self._put(registered, now_s, rng) is None:
                 unfit.add(id(registered.kind))
-        self._forget_lines()
+        if self._looking is None:  # else it may yet come to a line that nobody waits in any more
+            self._forget_lines()
 
     def _look(self) -> Iterator[list[Registered]]:
         """Takes jobs from where they wait; yields those that may now wait elsewhere, a few at a

@@ -178,9 +178,12 @@ class Shapes:
                 alike.add(one)
 
     def take(self, alike: Alike, most: int) -> list[Registered]:
-        """Returns the jobs among the first that are listed, and lists these no more."""
+        """Returns the jobs among the first that are listed, and lists these no more. One that has
+        come to ask for something else is listed there, too."""
         numbers, entries = alike.rows[:most], alike.entries[:most]
         del alike.rows[:most], alike.entries[:most]
         found: list[Registered | None] = [*map(self._backlog.find, dict.fromkeys(numbers))]
         found += dict.fromkeys(entries)
-        return [one for one in found if one is not None and self._is_here(one)]
+        here = (one for one in found if one is not None and self._is_here(one))
+        kind, shape = alike.kind, shape_of(alike.kind)
+        return [one for one in here if one.kind is kind or shape_of(one.kind) == shape]

@@ -56,9 +56,9 @@ class UnsavedReports:
         return False
 
     def add(self, said: Said) -> bool:
-        """Returns False if it is no news."""
+        """Returns False if it is no news, or its host says too much."""
         unsaved = self._of.setdefault(said[0], {})
-        if said in unsaved:
+        if said in unsaved or len(unsaved) >= UNSAVED_MAX:
             return False
         unsaved[said] = None
         return True

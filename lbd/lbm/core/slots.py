@@ -31,6 +31,7 @@ from lbd.policy.needs import COUNTED_MAX, Unmet, unmet
 
 USER_SHARE = 0.75  # of the slots, and of the places to wait for one
 USER_WISHES = 256  # different ones of one user
+TOO_MANY_WAIT = "too many commands are waiting here, or too many that each want something else"
 GPU = "gpu"
 
 Answer = SlotGranted | SlotAwaited | SlotRefused
@@ -523,7 +524,7 @@ class SlotLine:
             return SlotRefused(unmet.why) if unmet is not None else none_free(least)
         if self.slots.enqueue(spec.id, spec.user, least, needs):
             return SlotAwaited()
-        return SlotRefused("too many commands are waiting here", full=False)
+        return SlotRefused(TOO_MANY_WAIT, full=False)
 
     def _ask_for_attempt(self, spec: Spec) -> Answer:
         width, needs = spec.slots[0], spec.needs

@@ -118,7 +118,7 @@ class Cluster:
         turns, patience_s = turns_of(len(data), TURN_BYTES), min(PATIENCE_S, timeout_s)
         wait_s = self.rates.turn_s(share, time.monotonic(), patience_s, turns)
         if wait_s is None:
-            raise Unavailable("you ask it more than one user may; try again later")
+            raise Unavailable(f"you are asking {peer.name} too often; try again later")
         if wait_s:
             await asyncio.sleep(wait_s)
         channel = self.peers.channel(peer.name, peer.lbm)

@@ -31,15 +31,16 @@ class AccountingThread:
         self._works, self._numbers = queue.PriorityQueue(), count()
         self._questions = 0  # that the thread has not passed yet
         self._thread: threading.Thread | None = None
+        self._is_ending = False
 
     def do(self, work: Callable[[], None], *, is_question: bool = False) -> bool:
         """Gives the thread a task. Returns False if it does not start."""
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():  # it ended later than waited for
             # A daemon thread, because a disk that hangs must not keep us from ending.
             thread = threading.Thread(target=self._run, name="accounting", daemon=True)
             if not is_started(thread):
                 return False
-            self._thread = thread
+            self._thread, self._is_ending = thread, False
         self._works.put((is_question, next(self._numbers), work))
         return True
 
@@ -90,7 +91,9 @@ class AccountingThread:
         """Has the thread end after what is to be recorded. Returns False if it does not in time."""
         if self._thread is None:
             return True
-        self._works.put((False, next(self._numbers), None))
+        if not self._is_ending:
+            self._is_ending = True
+            self._works.put((False, next(self._numbers), None))
         self._thread.join(within_s)
         if self._thread.is_alive():
             return False

@@ -99,7 +99,7 @@ def with_setting(setup: Setup, name: str, value: str) -> Setup:
     if name == "disks":
         disks = number(name, value, 0, 1000)
         if not disks.is_integer():
-            raise ConfigError(f"disks: {value} is no whole number from 0 to 1000")
+            raise ConfigError(f"disks: {value} is not a whole number from 0 to 1000")
         return replace(setup, disks=int(disks))
     if name == "index":
         if value in AS_LIVE:

@@ -173,7 +173,7 @@ def test_explain_contains_the_numbers(daemon, capsys):
     assert lbctl.main(["explain", "true"]) == 0
     first, *_, last = capsys.readouterr().out.splitlines()
     assert "h1: below-threshold (its load now, 0.05, is below 0.70 (lim.local_threshold)" in first
-    assert last.startswith("LOAD WITH COMMAND: the load now and ")
+    assert last.startswith("LOAD WITH COMMAND is the load now plus ")
 
 
 @pytest.mark.parametrize(

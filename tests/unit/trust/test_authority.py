@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 import os
 import ssl
 import stat
@@ -69,6 +70,18 @@ def test_a_token_may_be_for_several_hosts_each_under_a_name_that_is_free(authori
     authority.join(token.id, "h3", request("h3"), NOW_S)
     with pytest.raises(LbdError, match="already been used, by h3"):
         authority.join(token.id, "h4", request("h4"), NOW_S)
+
+
+def test_a_used_token_of_a_ledger_that_counts_no_uses_stays_used(authority):
+    used, fresh = (authority.new_token("", 60, NOW_S) for _ in range(2))
+    authority.join(used.id, "h2", request(), NOW_S)
+    ledger = json.loads(authority.ledger_file.read_text())
+    for token in ledger["tokens"]:
+        del token["uses_left"]
+    authority.ledger_file.write_text(json.dumps(ledger))
+    with pytest.raises(LbdError, match="already been used, by h2"):
+        authority.join(used.id, "h3", request("h3"), NOW_S)
+    authority.join(fresh.id, "h3", request("h3"), NOW_S)
 
 
 @pytest.mark.parametrize(("host", "uses"), [("h2", 2), ("", 0), ("", a.USES_MAX + 1)])

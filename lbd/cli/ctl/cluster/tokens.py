@@ -40,7 +40,7 @@ def add_options(parser: Parser, word: str) -> None:
         parser.add_argument("--any", action="store_true",
                             help="any host may use it, under a name that is free")  # fmt: skip
         parser.add_argument("--uses", metavar="N", type=whole(1, USES_MAX), default=1,
-                            help="that many hosts may use it, like --any (default 1)")  # fmt: skip
+                            help="N hosts may use it, each under a free name")  # fmt: skip
         parser.add_argument("--expires", "--valid", metavar="DUR", type=duration,
                             default=TOKEN_LIFE_S, help="valid for (default 1h)")  # fmt: skip
     if word == "revoke":

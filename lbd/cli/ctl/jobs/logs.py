@@ -87,6 +87,28 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
     return show_tasks(daemons, ids)
 
 
+def output_json(daemons: Daemons, options: argparse.Namespace) -> Json:
+    """Returns what one job has printed so far; bytes that are no text as Python's surrogateescape
+    has them. Raises LbdError."""
+    if options.follow or options.failed:
+        raise ConfigError("--json shows one job's output as it is now: it takes neither -f nor "
+                          "--failed")  # fmt: skip
+    ids, printed, short = settled(daemons, options.ids), [bytearray(), bytearray()], 0
+    question: Json = {"op": "queue.logs", "ids": ids, "attempt": options.attempt}
+    while True:
+        reply = patiently(daemons, question)
+        data = texts(reply, "data")
+        for whole, piece in zip(printed, data, strict=False):
+            whole += base64.b64decode(piece)
+        short += is_short(data)
+        if not data or (short > SHORT_MAX and text(reply, "state") not in ENDED_NAMES):
+            break
+        question |= {"at": reply.get("at"), "seen_attempt": reply.get("attempt")}
+    output, error = (whole.decode(errors="surrogateescape") for whole in printed)
+    found: Json = {"id": ids[0], "attempt": reply.get("attempt"), "state": text(reply, "state")}
+    return found | {"kept": True, "output": output, "error": error}
+
+
 def why_refused(daemons: Daemons, ids: list[str], attempt: int | None) -> str:
     """Returns why that attempt never ran; "" if it did, or if that is not known."""
     try:

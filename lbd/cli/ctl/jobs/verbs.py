@@ -87,10 +87,8 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
         return daemon_lines(daemons, options)
     if not plain_commands.is_plain(options.ids[0]):
         if options.json:
-            raise ConfigError(
-                "--json is for --daemons and for plain commands: a queued job's output is printed "
-                "as it is"
-            )
+            print_json(queued_logs.output_json(daemons, options))
+            return 0
         return queued_logs.logs(daemons, options)
     found = plain_commands.shown(daemons, options.ids[0])
     where = plain_commands.where_its_output_went(found)

@@ -150,6 +150,53 @@ def test_jobs_start_and_come_while_others_move(monkeypatch):
     assert cluster.order() == list(range(3, JOBS + 2))
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_line_may_be_left_by_all_while_its_jobs_are_looked_at(mode, monkeypatch):
+    """It was forgotten, and to come to it then ended the dispatcher."""
+    cluster = Cluster(mode)
+    cluster.submit(JOBS, needs=lambda n: needing("a", n))
+    monkeypatch.setattr(LIMIT, 50)
+    cluster.go(1)
+    assert cluster.queues._looking is not None
+    for number in range(1, JOBS + 1):
+        cluster.queues.ended(JobId(str(number)), 0.0, cluster.rng)
+    cluster.turns()
+    assert not any(line.jobs for line in cluster.queues.lines.values())
+
+
+def test_a_gang_that_may_go_to_more_hosts_again_is_not_set_aside_with_those_that_may_not(
+    monkeypatch,
+):
+    cluster = Cluster()
+    for number in range(4, HOSTS + 1):
+        cluster.go(number)
+    barred = frozenset({HostId("h3")})
+    cluster.submit(1)
+    for first in (2, 4):
+        cluster.submit(
+            2, gang=lambda _: 2, slots=lambda _: 4, barred=lambda _: barred,
+            array=lambda _, by=first: by,
+        )  # fmt: skip
+    free = dict.fromkeys(map(JobId, "23"), frozenset[HostId]())
+    cluster.queues.unbar_gang(free, 0.0, cluster.rng)
+    cluster.go(2)
+    cluster.turns()
+    assert cluster.queues.aside.keys() == {"4"}
+    assert cluster.order() == [1, 2]
+
+
+def test_a_host_that_comes_and_goes_without_end_fills_no_memory(monkeypatch):
+    monkeypatch.setattr("lbd.dispatch.core.backlog.EMPTY_MIN", 10)
+    cluster = Cluster()
+    cluster.submit(JOBS, only=lambda n: HostId("h2") if n > 1 else None)
+    for _ in range(20):
+        cluster.go(2)
+        cluster.come(2)
+    line = cluster.queues.lines[ONLY_LINE]
+    listed = sum(len(one.rows._ids) + len(one.rows._late) for one in line._groups.values())
+    assert listed <= 3 * JOBS
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_when_all_has_been_looked_at_all_wait_where_they_would_have_at_once(seed, monkeypatch):
     """Hosts may change again before jobs have moved."""

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from lbd.lbm.core.execution_events import Kind, SlotAwaited, SlotGranted, SlotRefused, Spec
-from lbd.lbm.core.slots import SlotLine, Slots
+from lbd.lbm.core.slots import TOO_MANY_WAIT, SlotLine, Slots
 from lbd.model import JobId
 
 COMMAND = Spec(JobId("a"), Kind.ATTACHED, "ann", 5.0)
@@ -43,7 +43,7 @@ class TestAttached:
     def test_the_line_is_bounded(self):
         line = full(max_waiting=1)
         assert line.ask(named("b", slot_patience_s=9.0)) == SlotAwaited()
-        many = SlotRefused("too many commands are waiting here", full=False)
+        many = SlotRefused(TOO_MANY_WAIT, full=False)
         assert line.ask(named("c", slot_patience_s=9.0)) == many
 
     def test_it_may_exceed_the_slots_as_far_as_the_host_allows(self):

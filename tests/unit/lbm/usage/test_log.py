@@ -303,6 +303,24 @@ async def test_questions_wait_behind_the_records_of_ended_jobs(config):
         task.cancel()
 
 
+async def test_a_thread_that_ended_too_late_to_hand_over_is_followed_by_another(
+    config, monkeypatch
+):
+    monkeypatch.setattr(usage_log, "CLOSE_S", 0.01)
+    log, hangs, goes_on = UsageLog(config), threading.Event(), threading.Event()
+    hanging = asyncio.create_task(log.ask(lambda _: hangs.set() or goes_on.wait(20.0)))
+    await until(hangs.is_set)
+    assert log.finish() is None
+    assert log.finish() is None
+    goes_on.set()
+    assert await hanging
+    monkeypatch.setattr(usage_log, "CLOSE_S", 20.0)
+    await until(lambda: not log._thread._thread.is_alive())
+    run_jobs(log, "a")
+    assert await count(log) == 1
+    await log.close()
+
+
 async def test_so_many_questions_wait_for_the_accounting_and_no_more(config, monkeypatch):
     monkeypatch.setattr(thread, "QUESTIONS_MAX", 2)
     log, goes_on = UsageLog(config), threading.Event()

@@ -1,6 +1,7 @@
 """`lbctl logs` against canned answers: jobs, arrays, and why there is no output."""
 
 import base64
+import json
 
 import pytest
 
@@ -267,3 +268,27 @@ def test_without_an_id_only_what_the_help_names_is_called_required(capsys):
     assert lbctl.main(["logs"]) == 2
     said = capsys.readouterr().err
     assert said == "lbctl logs: the following arguments are required: ID; see lbctl logs --help\n"
+
+
+def test_the_output_of_a_queued_job_as_json(daemon, capsys):
+    pieces = [[b"one\n", b"\xff"], [b"two\n", b""], []]
+
+    def output(question):
+        at = (question.get("at") or [0, 0])[0]
+        data = [base64.b64encode(piece).decode() for piece in pieces[at]]
+        return {"ok": True, "attempt": 2, "at": [at + 1, 0], "data": data, "state": "done"}
+
+    daemon("lbm", **{"queue.logs": output})
+    assert lbctl.main(["logs", "--json", "12"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "schema": 1, "id": "12", "attempt": 2, "state": "done", "kept": True,
+        "output": "one\ntwo\n", "error": "\udcff",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("more", ["-f", "--failed"])
+def test_one_output_as_it_is_now_is_shown_as_json(daemon, capsys, more):
+    lbm = daemon("lbm")
+    assert lbctl.main(["logs", "--json", more, "12"]) == 2
+    assert "as it is now" in json.loads(capsys.readouterr().err)["error"]["message"]
+    assert lbm.asked == []

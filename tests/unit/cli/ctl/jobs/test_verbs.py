@@ -324,14 +324,6 @@ def test_for_a_plain_command_its_own_host_is_asked(daemon, capsys):
     assert capsys.readouterr().err == "lbctl: no daemon has any lines about job h1-26\n"
 
 
-@pytest.mark.parametrize("more", [[], ["-f"], ["--failed"]])
-def test_the_output_of_a_queued_job_is_not_printed_as_json(daemon, capsys, more):
-    lbm = daemon("lbm")
-    assert lbctl.main(["logs", "--json", *more, "12"]) == 2
-    assert "output is printed as it is" in json.loads(capsys.readouterr().err)["error"]["message"]
-    assert lbm.asked == []
-
-
 @pytest.mark.parametrize("more", [("-f",), ("--attempt", "2"), ("--failed",)])
 def test_daemon_log_lines_cannot_be_followed(capsys, more):
     assert lbctl.main(["logs", "--daemons", *more, "12"]) == 2
