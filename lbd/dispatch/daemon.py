@@ -257,7 +257,7 @@ class Dispatcher:
         while True:
             self.life.queues.begins_none = bool(self.until_written())
             last_s = clock_s()
-            await next_moment(TICK_S)
+            await next_moment(TICK_S / 4 if self.life.queues.is_moving else TICK_S)
             now_s = clock_s()
             if self.life.stood_still(now_s - last_s):
                 log.warning("this host or its dispatcher was frozen for %.1f s", now_s - last_s)

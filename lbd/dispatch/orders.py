@@ -128,7 +128,7 @@ class Orders:
         """Raises LbdError."""
         if asked.verb in REQUEUES and (until := await self._unwritten(asked)):
             raise LbdError(f"nothing was done; try again once {until}")
-        async with self.lookups.turn(host):
+        async with self.lookups.turn((host, asked.user)), self.lookups.turn(host):
             return await self.finder.to_act_on(
                 asked.verb,
                 asked.selectors,

@@ -29,6 +29,7 @@ Events go in, `Start`s come out; the daemon and the simulator drive this same co
 One file because these rules hold between all of its tables.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -64,8 +65,10 @@ STARTS_MAX = 1000  # jobs that may start in one turn, 25 ms; a gang starts as a 
 # At users, and at what is passed over, for all that starts in one turn. They take 0.1 to 0.2 s.
 LOOKS_MAX = 50_000
 # As hosts change, it is asked so often in one turn whether a host suits a job, which takes 40 ms;
-# to move a job counts as four times. The rest is for later turns.
-CHECKS_MAX, MOVE_CHECKS = 20_000, 4
+# to begin with the jobs of one shape and to move a job count as so many. The rest is for later
+# turns.
+CHECKS_MAX, SHAPE_CHECKS, MOVE_CHECKS = 20_000, 16, 2
+LOOKS_AT_ONCE = 4
 NAMES_A_CHECK = 8  # to ask whether a job may go to so many hosts takes as long
 MOVED_AT_ONCE = 500  # jobs of one shape
 ARRAYS_KNOWN = 4  # arrays that take turns on a host
@@ -116,11 +119,9 @@ class Queues:
         self._lost: set[HostId] = set()
         self._come: set[HostId] = set()
         self._all_move = False
-        self._looking: Iterator[list[Registered]] | None = None
-        self._new: set[HostId] = set()  # that this look finds jobs for
+        self._looks: deque[Iterator[list[Registered]]] = deque()  # under way, in turn
         self._checks = 0  # whether a host suits a job, and what takes as long
         self._equals: dict[HostConnection, list[list[Server]]] = {}  # of a line, by what they offer
-        self._new_equals: list[list[Server]] = []
         self._numbers = 0
         self._wide_waiting = 0  # jobs in lines that need more than one slot
         self._kept_for_wide = False  # slots may be kept for a wide job, or were until just now
@@ -221,7 +222,7 @@ class Queues:
     def tick(self, now_s: float, rng: Random) -> list[Start]:
         """Time alone can change whether slots are kept for a gang. Also starts, and moves, what had
         to be left for a later turn."""
-        if self.is_cut_short or self._looking or self._lost or self._come:
+        if self.is_cut_short or self.is_moving:
             self.is_cut_short, self._kept_for_wide = False, True
             self.shares.at(now_s)
             self._look_on(now_s, rng)
@@ -575,7 +576,7 @@ class Queues:
             self._rank(server)
         self.gangs.changed()
         self._note_offers()
-        if self._looking is None:  # else the next turn goes on with it, at no cost to this host
+        if not self._looks:  # else it is for the next turn, at no cost to this host
             self._look_on(now_s, rng)
         return self._fill(self.servers, now_s, rng)
 
@@ -590,40 +591,39 @@ class Queues:
         if self._all_move:
             self._come.update(self._offers)
         self._equals = {line: self._by_offer(servers) for line, servers in self.servers.items()}
-        self._note_new()
 
-    def _note_new(self) -> None:
-        there = (self.hosts[name] for name in self._new if name in self.hosts)
-        self._new_equals = self._by_offer(there)
+    @property
+    def is_moving(self) -> bool:
+        """Whether jobs are yet to be looked at, or moved, as hosts have changed."""
+        return bool(self._looks or self._lost or self._come)
 
     def _look_on(self, now_s: float, rng: Random) -> None:
         """Moves the jobs that can no longer be served where they wait, and those in no line that
-        now can. A look at very many goes on in later turns, and so does one after the next change:
-        until then some wait where they did."""
+        now can. A look at very many goes on in later turns, in which those after later changes have
+        their turn beside it: until then some wait where they did."""
         most, to_join = self._checks + CHECKS_MAX, list[Registered]()
-        while self._checks < most and (self._looking or self._lost or self._come):
-            self._looking = self._looking or self._look()
-            for jobs in self._looking:
-                to_join += jobs
-                if self._checks >= most:
-                    break
+        while self._checks < most and self.is_moving:
+            if (self._lost or self._come) and len(self._looks) < LOOKS_AT_ONCE:
+                self._looks.appendleft(self._look())
+            if (jobs := next(self._looks[0], None)) is None:
+                self._looks.popleft()
             else:
-                self._looking = None
+                to_join += jobs
+                self._looks.rotate(-1)
         unfit = set[int]()  # kinds that join no line: a million jobs may wait of one kind
         for registered in sorted(to_join, key=attrgetter("number")):
             if id(registered.kind) in unfit:
                 self._goes_aside(registered)
             elif self._put(registered, now_s, rng) is None:
                 unfit.add(id(registered.kind))
-        if self._looking is None:  # else it may yet come to a line that nobody waits in any more
+        if not self._looks:  # else one may yet come to a line that nobody waits in any more
             self._forget_lines()
 
     def _look(self) -> Iterator[list[Registered]]:
         """Takes jobs from where they wait; yields those that may now wait elsewhere, a few at a
         time, and none where it has looked in vain."""
-        lost, all_move, self._new = self._lost, self._all_move, self._come
+        lost, come, all_move = self._lost, self._come, self._all_move
         self._lost, self._come, self._all_move = set(), set(), False
-        self._note_new()
         for line, waiting in list(self.lines.items()) if lost or all_move else ():
             for alike in list(waiting.shapes):
                 self._checks += 1
@@ -638,9 +638,14 @@ class Queues:
                 self.gangs.unpark(job.array)
                 self._goes_aside(leader)
             yield []
-        for alike in list(self.shapes_aside) if self._new else ():
-            if self._first_suiting(alike.kind, self._new_equals) is not None:
-                yield from self._taken(self.shapes_aside, alike, self._leaves_aside)
+        offers, equals = None, list[list[Server]]()
+        for alike in list(self.shapes_aside) if come else ():
+            if offers is not self._offers:  # hosts have changed meanwhile
+                offers = self._offers
+                equals = self._by_offer(self.hosts[name] for name in come if name in self.hosts)
+            if self._first_suiting(alike.kind, equals) is not None:
+                for jobs in self._taken(self.shapes_aside, alike, self._leaves_aside):
+                    yield self._joining(jobs, alike.kind)
             else:
                 yield []
 
@@ -653,27 +658,36 @@ class Queues:
             alike.host = server.name
             yield []
             return
-        may_join = any(self._suiting(kind, other) for other in self.servers)
+        offers, may_join = None, False
         for jobs in self._taken(waiting.shapes, alike, self._unput):
+            if offers is not self._offers:  # hosts have changed meanwhile
+                offers = self._offers
+                may_join = any(self._suiting(kind, other) for other in self.servers)
             for one in jobs:
                 waiting.stepped_aside(one)
                 if not may_join:
                     self._goes_aside(one)
-            yield jobs if may_join else []
+            yield self._joining(jobs, kind) if may_join else []
 
     def _taken(
         self, shapes: Shapes, alike: Alike, leaves: Callable[[Registered], None]
     ) -> Iterator[list[Registered]]:
-        """Takes the jobs out of their place, some at a time."""
-        checks, kind = MOVE_CHECKS, alike.kind
-        if kind.gang or not isinstance(self.discipline, Fcfs):  # all hosts may be compared
-            checks += len(self.hosts) if kind.gang or kind.needs else len(self.hosts) // 4
+        """Takes the jobs out of their place, some at a time. Until the next step they are in
+        none."""
+        self._checks += SHAPE_CHECKS
         for _ in range(0, alike.listed, MOVED_AT_ONCE):
             jobs = shapes.take(alike, MOVED_AT_ONCE)
             for one in jobs:
                 leaves(one)
-            self._checks += checks * len(jobs)
+            self._checks += MOVE_CHECKS * len(jobs)
             yield jobs
+
+    def _joining(self, jobs: list[Registered], kind: QueuedJob) -> list[Registered]:
+        """Counts what it takes to choose their line."""
+        if kind.gang or not isinstance(self.discipline, Fcfs):  # all hosts may be compared
+            hosts = len(self.hosts)
+            self._checks += len(jobs) * (hosts if kind.gang or kind.needs else hosts // 4)
+        return jobs
 
     def _rank(self, server: Server) -> None:
         """Ranks a host again after its slots, jobs or load have changed."""

@@ -50,7 +50,7 @@ class Cluster:
     def turns(self):
         """Has later turns go on with what was left; returns how many and what has started."""
         count, starts = 0, []
-        while self.queues._looking is not None:
+        while self.queues.is_moving:
             starts += self.queues.tick(0.0, self.rng)
             count += 1
         return count, starts
@@ -119,7 +119,7 @@ def test_where_very_many_jobs_move_they_do_so_in_turns(mode, shape, monkeypatch)
     went; others were not heard meanwhile."""
     values = {"needs": lambda n: needing("a", n), "only": lambda n: HostId("h1")}
     cluster = Cluster(mode)
-    monkeypatch.setattr(LIMIT, JOBS)
+    monkeypatch.setattr(LIMIT, JOBS // 3)
     monkeypatch.setattr("lbd.dispatch.core.queues.MOVED_AT_ONCE", 10)
     cluster.submit(JOBS, **{shape: values[shape]})
     waiting = sum(line.jobs for line in cluster.queues.lines.values())
@@ -151,13 +151,30 @@ def test_jobs_start_and_come_while_others_move(monkeypatch):
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_host_that_is_back_has_its_jobs_while_very_many_of_another_move(mode, monkeypatch):
+    """They waited two minutes, behind 300,000 jobs of one user whose host had gone and come."""
+    cluster = Cluster(mode)
+    cluster.submit(1, needs=lambda _: needing("b", 1))
+    cluster.submit(JOBS, only=lambda _: HostId("h1"))
+    monkeypatch.setattr(LIMIT, 100)
+    monkeypatch.setattr("lbd.dispatch.core.queues.MOVED_AT_ONCE", 10)
+    cluster.go(1)
+    cluster.queues.tick(0.0, cluster.rng)
+    cluster.come(1, a=JOBS)
+    starts = cluster.come(3, b=1, opened=1)
+    starts += [one for _ in range(3) for one in cluster.queues.tick(0.0, cluster.rng)]
+    assert [one.job.id for one in starts] == ["1"]
+    assert cluster.queues.is_moving
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_line_may_be_left_by_all_while_its_jobs_are_looked_at(mode, monkeypatch):
     """It was forgotten, and to come to it then ended the dispatcher."""
     cluster = Cluster(mode)
     cluster.submit(JOBS, needs=lambda n: needing("a", n))
     monkeypatch.setattr(LIMIT, 50)
     cluster.go(1)
-    assert cluster.queues._looking is not None
+    assert cluster.queues.is_moving
     for number in range(1, JOBS + 1):
         cluster.queues.ended(JobId(str(number)), 0.0, cluster.rng)
     cluster.turns()
