@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from lbd import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lbd.client.options import Options
 
 HELP = """\
@@ -105,6 +107,29 @@ def show(options: "Options") -> int:
         return explain(options)
     sys.stdout.flush()
     return 0
+
+
+def say_as_wanted(problem: Exception, words: list[str]) -> None:
+    """Prints an error as a line, or as JSON if lbrun's own options among `words` ask for that."""
+    from lbd.client.complaints import say
+
+    if {"--explain", "--json"} <= {*own_options(words)}:
+        say_as_json(problem)
+    else:
+        say(str(problem))
+
+
+def own_options(words: list[str]) -> "Iterator[str]":
+    """Yields the options before the user's command, without their values."""
+    from lbd.client.options import WITH_VALUE
+
+    rest = iter(words)
+    for word in rest:
+        if word in ("-", "--") or not word.startswith("-"):
+            return
+        yield word
+        if word in WITH_VALUE:
+            next(rest, "")
 
 
 def say_as_json(problem: Exception) -> None:

@@ -47,12 +47,12 @@ def main(arguments: list[str] | None = None) -> None:
             options = read_options(words)
             status = run(options)
     except (Trouble, OSError) as problem:
-        if not is_shim and {"--explain", "--json"} <= {*words}:
-            from lbd.client.help import say_as_json
-
-            say_as_json(problem)
-        else:
+        if is_shim or "--json" not in words:
             say(str(problem))
+        else:
+            from lbd.client.help import say_as_wanted
+
+            say_as_wanted(problem, words)
         status = FAILED
         if "status_file" in options.values:
             from lbd.client.status_file import write_failure

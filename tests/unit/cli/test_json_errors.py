@@ -64,6 +64,16 @@ def test_errors_of_lbrun_explain(tmp_path, options, kind, fix):
     assert plain.stderr == f"lbrun: {error['message']}{advice}\n"
 
 
+@pytest.mark.parametrize("words", [["echo"], ["--name", "--json", "echo"], ["--", "echo"]])
+def test_the_json_of_the_users_command_is_not_lbruns(tmp_path, words):
+    (tmp_path / "lbd.toml").write_text(f'[host]\nruntime_dir = "{tmp_path}/run"\n')
+    program = "import sys; from lbd.client.lbrun import main; main(sys.argv[1:])"
+    lbrun = [sys.executable, "-c", program, f"--config={tmp_path}/lbd.toml", "-H", "nohost"]
+    found = subprocess.run([*lbrun, *words, "--explain", "--json"], capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (125, "")
+    assert found.stderr.startswith("lbrun: no lbm is running here"), found.stderr
+
+
 def test_a_fault_in_the_file_is_part_of_an_error(tmp_path, capsys):
     """Its own line before the object made both unreadable for a program."""
     file = tmp_path / "lbd.toml"
