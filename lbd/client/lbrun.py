@@ -11,7 +11,15 @@ import sys
 from lbd.client.complaints import FAILED, Trouble, encode, say
 from lbd.client.lbm_socket import connect, find_runtime_dirs
 from lbd.client.options import Options, depth, read_options
-from lbd.client.session import ENDED, INT, LBM_SILENT_S, REPLY_LIMIT_BYTES, Session, read_fields
+from lbd.client.session import (
+    ENDED,
+    INT,
+    LBM_SILENT_S,
+    REPLY_LIMIT_BYTES,
+    Session,
+    read_fields,
+    report_not_run,
+)
 from lbd.client.surroundings import (
     Surroundings,
     find_terminal,
@@ -22,14 +30,13 @@ from lbd.client.surroundings import (
 )
 from lbd.launch.exec import become, exit_status_of, let_pipes_break
 from lbd.local import client_tags as tags
-from lbd.local.frames import Splitter, pack, pack_fields
+from lbd.local.frames import Splitter, pack
 
 TYPE_CHECKING = False  # importing typing would cost a millisecond
 if TYPE_CHECKING:
     from _socket import socket
 
 UNANSWERED = b"LBD_UNANSWERED"  # set by lbrun.c after the LBM did not answer: the reason
-REPORTED_BYTES = 4000
 # under any other name it is a shim for that command
 OWN_NAMES = ("lbrun", "lbrun-python", "lbrun.py")
 
@@ -198,16 +205,6 @@ def enter(options: Options, around: Surroundings, job: str) -> None:
             posix.chdir(directory)
         except OSError as problem:
             raise Trouble(f"{directory.decode(errors='replace')}: {problem.strerror}") from None
-
-
-def report_not_run(sock: "socket | None", status: int, why: str) -> None:
-    """Tells the LBM, which would take our end for the command's."""
-    pairs = (tags.STATUS, b"%d" % status), (tags.REASON, encode(why)[:REPORTED_BYTES])
-    try:
-        if sock is not None:
-            sock.sendall(pack(tags.NOT_RUN, pack_fields(pairs)))
-    except OSError:  # it has gone, or is stopped
-        pass
 
 
 def empty_input() -> None:

@@ -4,13 +4,13 @@ import posix
 import sys
 from time import monotonic
 
-from lbd.client.complaints import Trouble, say
+from lbd.client.complaints import Trouble, encode, say
 from lbd.client.lbm_socket import is_restarting
 from lbd.client.options import Options
 from lbd.client.signals import give_back
 from lbd.client.surroundings import Surroundings
 from lbd.local import client_tags as tags
-from lbd.local.frames import Splitter, fields, pack
+from lbd.local.frames import Splitter, fields, pack, pack_fields
 
 TYPE_CHECKING = False  # importing typing would cost a millisecond
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ FORCE_WITHIN_S = 1.0
 FORCED_S = float("inf")  # the time of an interrupt, once it has forced an end
 LBM_SILENT_S = 3.0
 REPLY_LIMIT_BYTES = 1 << 20
+REPORTED_BYTES = 4000
+MSG_NOSIGNAL = 0x4000  # a command that could not begin has restored SIGPIPE
 # Waiting is done in steps: if a signal comes just before a blocking call, Python runs its handler
 # only when that call returns.
 POLL_S = 0.5
@@ -270,6 +272,16 @@ def why_not_given(problem: OSError) -> str:
 
 def read_fields(body: bytes) -> dict[bytes, str]:
     return {key: value.decode(errors="replace") for key, value in fields(body)}
+
+
+def report_not_run(sock: "socket | None", status: int, why: str) -> None:
+    """Tells the LBM, which would take our end for the command's."""
+    pairs = (tags.STATUS, b"%d" % status), (tags.REASON, encode(why)[:REPORTED_BYTES])
+    try:
+        if sock is not None:
+            sock.sendall(pack(tags.NOT_RUN, pack_fields(pairs)), MSG_NOSIGNAL)
+    except OSError:  # it has gone, or is stopped
+        pass
 
 
 def end_as(

@@ -130,6 +130,15 @@ def in_words(reason: str) -> str:
     return f"{WORDS.get(word, word)}{mark}{rest}"
 
 
+def why_never_ran(job: Json) -> str:
+    """Returns a sentence on why it ended without a start; "" if it did not, or if that is not
+    known: one that is lost may have begun unseen."""
+    if job.get("started") is not None or text(job, "state") not in ("failed", "cancelled"):
+        return ""
+    why = f": {reason}" if (reason := reason_and_placed(job)[0]) else ""
+    return f"job {text(job, 'id')} never ran{why}"
+
+
 def where_its_output_went(job: Json) -> str:
     """Returns a sentence on where the output went, because nothing stores it."""
     host = text(job, "origin")

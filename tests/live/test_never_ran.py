@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from tests.live.cluster import Lab
+from tests.live.lbsh_programs import make_commands
 
 OURSELVES = pwd.getpwuid(os.geteuid()).pw_name
 LAB = partial(Lab.up, 2, "none", "--mode", "fcfs")
@@ -70,6 +71,35 @@ def test_a_plain_command_that_could_not_begin_is_shown_as_never_begun(
         (job,) = lab.wait_until(partial(lab.lbctl_json, "h1", *ended), "it is recorded")
         seen = job["started"], job["host"], job["exit_status"], job["reason"]
         assert seen == (None, None, status, why), verb
+
+
+@pytest.mark.parametrize("front", ["", "python"])
+def test_nor_does_one_that_lbsh_could_not_begin_look_as_if_it_had(lab, front, tmp_path):
+    """As `lbrun` of the same program; lbsh's was recorded as one that had run."""
+    add = make_commands(tmp_path)
+    name = f"bad-{tmp_path.name}"  # no other job has it
+    add(name, "", shell="/no/such/interpreter")
+    env = {"PATH": f"{add.directory}:{lab.environment('h1')['PATH']}", "LBD_FRONT": front}
+    result = lab.run("h1", "lbsh", "-c", name, env=env)
+    why = f"{name}: No such file or directory"
+    assert (result.returncode, result.stderr) == (127, f"lbsh: {why}\n")
+
+    def recorded():
+        ended = lab.lbctl_json("h1", "history", "--state", "failed")
+        return [job for job in ended if job["command"] == [name]]
+
+    (job,) = lab.wait_until(recorded, "it is recorded")
+    seen = job["started"], job["host"], job["exit_status"], job["reason"]
+    assert seen == (None, None, 127, why)
+
+
+def test_a_plain_command_that_never_ran_has_no_output_anywhere(lab, tmp_path):
+    lab.run("h1", "lbrun", "--local", "--name", tmp_path.name, "no-such-program")
+    ended = partial(lab.lbctl_json, "h1", "history", "--name", tmp_path.name)
+    (job,) = lab.wait_until(ended, "it is recorded")
+    result = lab.run("h1", "lbctl", "logs", job["id"])
+    why = f"lbctl: job {job['id']} never ran: no-such-program: not found\n"
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", why)
 
 
 @pytest.mark.parametrize("case", CASES)

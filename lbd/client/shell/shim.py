@@ -59,6 +59,7 @@ class Shim:
         self.around.environment = make_environment(self.options)
         self.as_given = self.around.environment.copy()
         self.real = find_behind_shims(self.around.command[0], self.as_given)
+        self.sock: socket | None = None  # of the LBM that has said "here"
 
     def run(self) -> int:
         """Returns the exit status, unless this process becomes the command."""
@@ -103,6 +104,7 @@ class Shim:
     def run_here(self, job: str, host: str, sock: "socket", *, is_measured: bool) -> int:
         for name, value in ((b"JOB_ID", job), (b"HOST", host), (b"ORIGIN", host)):
             self.as_given[b"LBD_" + name] = value.encode()
+        self.sock = sock
         if not is_measured:
             return self.become_it()
         from lbd.client.local.measured import run_measured
@@ -113,9 +115,12 @@ class Shim:
         return run_measured(self.become_it, at_its_end, sock.fileno())
 
     def _failed(self, failure: OSError) -> int:
-        name = self.options.command[0]
-        say(f"{name}: {failure.strerror}", name="lbsh")
-        return exit_status_of(failure)
+        from lbd.client.session import report_not_run
+
+        why, status = f"{self.options.command[0]}: {failure.strerror}", exit_status_of(failure)
+        say(why, name="lbsh")
+        report_not_run(self.sock, status, why)
+        return status
 
 
 def run_shim(name: str, words: list[str]) -> int:

@@ -25,7 +25,7 @@ def make_job(asked: Asked) -> Page:
     if plain_commands.is_plain(name):
         one = plain_commands.shown(asked.daemons, name)
         parts = job_facts(one, plain_commands.details(one, clock), PLAIN_INDENT)
-        note = plain_commands.where_its_output_went(one)
+        note = plain_commands.why_never_ran(one) or plain_commands.where_its_output_went(one)
         parts += [*acts(one, asked.viewer, queued=False),
                   *attempts_part(plain_commands.attempts_of(one), clock),
                   Line("output", "Output", "", note)]  # fmt: skip

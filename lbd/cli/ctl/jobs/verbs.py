@@ -91,13 +91,14 @@ def logs(daemons: Daemons, options: argparse.Namespace) -> int:
             return 0
         return queued_logs.logs(daemons, options)
     found = plain_commands.shown(daemons, options.ids[0])
-    where = plain_commands.where_its_output_went(found)
+    never = plain_commands.why_never_ran(found)
+    where = never or plain_commands.where_its_output_went(found)
     if options.json:
         print_json({"id": found.get("id"), "kept": False, "origin": found.get("origin"),
                     "message": where})  # fmt: skip
     else:
         say(where)
-    return 0
+    return EXIT_FAILED if never else 0
 
 
 def daemon_lines(daemons: Daemons, options: argparse.Namespace) -> int:
