@@ -25,7 +25,7 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 SI_KERNEL = 0x80  # sent by the kernel, which for these signals means by the terminal
-CANNOT_EXECUTE, NOT_FOUND = 126, 127
+FAILED, CANNOT_EXECUTE, NOT_FOUND = 125, 126, 127
 
 PASSED_ON = frozenset(
     {
@@ -169,6 +169,9 @@ def main(argv: list[str]) -> int:
         log = argv[1]
         argv = argv[2:]
     directory, *command = argv
+    if command[:1] in ([], [""]):
+        sys.stderr.write("lbd lab: no command given\n")
+        return FAILED
     try:
         os.chdir(directory)
     except OSError as error:

@@ -270,7 +270,8 @@ class Entrance:
 
         It joins the cgroups first, while their paths are still those outside. nsenter itself
         neither forks (-F) nor passes signals on; `enter.py` does both. Without namespaces nobody
-        needs to stand in between, and each signal reaches whom it would reach without us.
+        needs to stand in between, and each signal reaches whom it would reach without us; only what
+        is no command is left to `enter.py`, which says so.
         """
         lists = [shlex.quote(f"{group}/cgroup.procs") for group in self.cgroups]
         lines = [f"echo 0 > {processes}" for processes in lists]
@@ -280,10 +281,13 @@ class Entrance:
             lines.insert(
                 0, f"[ -w {first} ] || [ ! -e {first} ] || {{ echo {line} >&2; exit 125; }}"
             )
-        if self.pid is None and not mode:
-            return "\n".join([*lines, 'exec "$@"'])
         words = [python, "-I", "-S", str(program), *mode]
-        if self.pid is not None:
+        if self.pid is None and not mode:
+            lines.append(
+                'case $1 in */*) [ -f "$1" ] && [ -x "$1" ];; *) command -v -- "$1";; esac'
+                ' >/dev/null && exec "$@"'
+            )
+        elif self.pid is not None:
             words = ["nsenter", "-F", "-t", str(self.pid), "-m", "-u", "-n", "-p", "--", *words]
         given = '"$@"' if mode else '"$PWD" "$@"'
         return "\n".join([*lines, f"exec {shlex.join(words)} {given}"])

@@ -291,3 +291,26 @@ def test_without_namespaces_nobody_stands_between_the_caller_and_the_command(tmp
     )
     caller, command = shows.stdout.split()
     assert caller == command
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["nosuch", "x"], 127, "nosuch: No such file or directory"),
+        (["/none/nosuch"], 127, "/none/nosuch: No such file or directory"),
+        (["/etc/passwd"], 126, "/etc/passwd: Permission denied"),
+        (["/etc"], 126, "/etc: Permission denied"),
+        ([""], 125, "no command given"),
+        ([], 125, "no command given"),
+    ],
+)
+def test_what_is_no_command_is_named_as_with_namespaces(tmp_path, words, status, said):
+    """It was the shell that did, with the path of its script; without a word nothing happened."""
+    steps, kept = Entrance().steps(sys.executable, ENTER), keeping(sys.executable, ENTER)
+    path = tmp_path / "enter"
+    path.write_text(enter_script("h1", tmp_path, steps, kept))
+    ours = ["/bin/sh", path, *words]
+    inside = [sys.executable, "-I", "-S", ENTER, tmp_path, *words]
+    for command in (ours, inside):
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (found.returncode, found.stdout, found.stderr) == (status, "", f"lbd lab: {said}\n")
