@@ -30,6 +30,7 @@ LATER = {
     "slurm": "lbd.cli.slurm",
     "web": "lbd.cli.web",
 }
+WITHOUT_CONFIG = ("sim", "slurm")
 WITHOUT_PRIVILEGE = ("lim", "lbm", "dispatcher", "metrics")
 COMMANDS = {
     **DAEMONS,
@@ -60,7 +61,9 @@ def dispatch(argv: list[str]) -> int:
     from lbd.cli.program import command_line
 
     command, words, config = command_line("lbd", ABOUT, COMMANDS, EXAMPLES, argv)
-    if command in ("lab", "web") and config:
+    if command in LATER and config:
+        if command in WITHOUT_CONFIG:
+            raise ConfigError(f"lbd {command} takes no --config")
         os.environ["LBD_CONFIG"] = config
     if command in LATER:
         run: Callable[[list[str]], int] = importlib.import_module(LATER[command]).main

@@ -68,7 +68,8 @@ class Parser(argparse.ArgumentParser):
             if word in ends:
                 break
             name = word.partition("=")[0] if word.startswith("--") else word[:SHORT]
-            if name[:1] == "-" != name and name not in self._option_string_actions:
+            is_number = self._negative_number_matcher.match(word)
+            if name[:1] == "-" != name and not (is_number or name in self._option_string_actions):
                 return word
         return ""
 
@@ -138,15 +139,19 @@ def command_line(
     argv: Sequence[str],
     elsewhere: Mapping[str, str] = NOTHING_ELSEWHERE,
     *,
+    takes_config: bool = True,
     takes_json: bool = False,
 ) -> tuple[str, list[str], str | None]:
     """Parses the command line of a program with `commands`. Returns the command, its own words, and
     the file of --config. `elsewhere` maps other programs' names for them to these, or to other
-    commands of ours. `takes_json` allows --json before the command."""
+    commands of ours. `takes_config` and `takes_json` allow these options before the command."""
     wide = max(map(len, commands))
     listing = "\n".join(f"  {name:<{wide}}  {does}" for name, does in commands.items())
     parser = Parser(program, f"{about}\n\ncommands:\n{listing}", examples)
-    parser.add_config_options()
+    if takes_config:
+        parser.add_config_options()
+    else:
+        parser.set_defaults(config=None)
     parser.add_version()
     if takes_json:
         parser.add_json()

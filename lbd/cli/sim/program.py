@@ -35,7 +35,9 @@ ABOUT = "the same policies in virtual time"
 
 def main(argv: list[str]) -> int:
     Errors.as_json = "--json" in argv
-    command, words, _ = command_line("lbd sim", ABOUT, COMMANDS, (), argv, takes_json=True)
+    command, words, _ = command_line(
+        "lbd sim", ABOUT, COMMANDS, (), argv, takes_config=False, takes_json=True
+    )
     module, name = OTHERWISE.get(command, (command, "main"))
     run: Callable[[list[str]], int]
     run = getattr(importlib.import_module(f"lbd.cli.sim.{module}"), name)

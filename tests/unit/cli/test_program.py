@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lbd.cli import lbctl
+from lbd.cli import lbctl, main
 from lbd.cli.program import Parser
 
 
@@ -55,8 +55,18 @@ def test_an_option_is_not_called_unknown_for_its_argument(capsys):
     for words, said in (
         (["-n5", "x"], "argument count: invalid int value: 'x'"),
         (["-n", "5"], "the following arguments are required: count"),
+        (["-n", "-5"], "the following arguments are required: count"),
         (["--", "--x"], "argument count: invalid int value: '--x'"),
     ):
         with pytest.raises(SystemExit):
             parser.parse_args(words)
         assert said in capsys.readouterr().err
+
+
+def test_the_simulator_takes_no_configuration(capsys):
+    assert main.main(["sim", "--config", "/none", "list"]) == 2
+    assert "unrecognized arguments: --config" in capsys.readouterr().err
+    assert main.main(["--config", "/none", "sim", "list"]) == 2
+    assert capsys.readouterr().err == "lbd: lbd sim takes no --config\n"
+    assert main.main(["sim", "--help"]) == 0
+    assert "--config" not in capsys.readouterr().out
