@@ -302,10 +302,18 @@ def own_page() -> Page:
     return Page(paint_for(sys.stdout), terminal_columns(sys.stdout))
 
 
-def print_table(header: Sequence[str], rows: Sequence[Row]) -> None:
-    """Figures are not cut: where room is short, their columns are left out from the right."""
-    figures = [title for title in reversed(header[1:]) if title.startswith(">")]
-    put(*own_page().table(header, rows, figures))
+def print_table(header: Sequence[str], rows: Sequence[Row], go_first: Sequence[str] = ()) -> None:
+    """Figures are not cut: where room is short, the columns `go_first` are left out, then those of
+    figures from the right, and named below."""
+    page = own_page()
+    may_go = [*go_first, *(title for title in reversed(header[1:]) if title.startswith(">"))]
+    put(*page.table(header, rows, may_go))
+    if page.columns is not None:
+        whole, shown = (
+            fit(header, rows, columns, may_go, ())[0] for columns in (sys.maxsize, page.columns)
+        )
+        if left := [title.lstrip(">") for title in whole if title not in shown]:
+            put(f"left out: {', '.join(left)} (use a wider terminal or a pipe)")
 
 
 def print_json(reply: Json | Sequence[Json], *, in_a_line: bool = False) -> None:

@@ -276,7 +276,7 @@ def show(options: argparse.Namespace, source: Source, results: Sequence[Result])
         for one in results
     ]
     header = ("MODE", ">SLOWDOWN", ">95 %", ">P99", ">WAITING S", ">RESPONSE S", ">LONGEST S")
-    print_table((*header, ">WASTED S", "UTILISATION"), rows)
+    print_table((*header, ">WASTED S", "UTILISATION"), rows, ("UTILISATION",))
     for one in results:
         if one.cutoffs_s is not None:
             put(f"{one.mode}: cutoffs {', '.join(f'{s:.6g}' for s in one.cutoffs_s)} s")

@@ -8,7 +8,7 @@ import termios
 import pytest
 
 from lbd.cli import lbctl, main
-from lbd.console.output import shown_width
+from lbd.console.output import PAINTED, shown_width
 from tests.unit.cli.canned import JOB
 
 PLACED = {
@@ -97,6 +97,29 @@ def test_no_line_wraps(shown, program, words):
         assert [line for line in lines if shown_width(line) > columns] == []
         if program is main:  # tables of figures
             assert [line for line in lines if "…" in line] == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "titles", "left"),
+    [
+        (60, "MODE SLOWDOWN 95 % P99 WAITING S",
+         "RESPONSE S, LONGEST S, WASTED S, UTILISATION"),
+        (80, "MODE SLOWDOWN 95 % P99 WAITING S RESPONSE S LONGEST S", "WASTED S, UTILISATION"),
+        (90, "MODE SLOWDOWN 95 % P99 WAITING S RESPONSE S LONGEST S WASTED S", "UTILISATION"),
+        (200, "MODE SLOWDOWN 95 % P99 WAITING S RESPONSE S LONGEST S WASTED S UTILISATION", ""),
+    ],
+)  # fmt: skip
+def test_columns_for_which_there_is_no_room_are_named(shown, columns, titles, left):
+    """The widest went last and silently, after most of the figures."""
+    words = ["sim", "dispatch", "--jobs=2000", "--hosts=8"]
+    with Terminal(columns) as stream:
+        lines = shown(main, words, stream)
+    plain = [PAINTED.sub("", line) for line in lines]
+    (heading,) = [line for line in plain if line.startswith("MODE ")]
+    assert " ".join(heading.split()) == titles
+    said = f"left out: {left} (use a wider terminal or a pipe)"
+    assert (said in " ".join(" ".join(lines).split())) == bool(left), lines
+    assert "left out" not in "".join(shown(main, words, io.StringIO()))
 
 
 def test_a_listing_of_fields_is_whole_in_a_pipe(shown):
