@@ -634,7 +634,7 @@ class Queues:
         for leader in self.gangs.leaders() if lost else ():  # after those still in line
             job = leader.job
             waits = self.gangs.find(job.array) or self.gangs.is_behind(job.array)
-            if waits and self._suiting(job, ONLY_LINE) is None:
+            if waits and self.gangs.leader(job) is leader and self._suiting(job, ONLY_LINE) is None:
                 self.gangs.unpark(job.array)
                 self._goes_aside(leader)
             yield []
