@@ -160,7 +160,7 @@ def show(
     if rows and reason != "never":  # nothing was compared
         header = (">RANK", "HOST", ">LOAD WITH COMMAND", ">AGE", "WILLING")
         columns = terminal_columns(sys.stdout)
-        put("", *fitted_lines(header, rows, paint, columns, (">AGE",), ("WILLING",)), LOAD_WITH)
+        put("", *fitted_lines(header, rows, paint, columns, (">AGE",), ("WILLING",)), "", LOAD_WITH)
     if eligible is not None:
         verdict = verdict_line(eligible, "would stay here")
         put("", verdict[:1].upper() + verdict[1:])

@@ -20,6 +20,7 @@ from lbd.dispatch.ledger.sqlite import carry_out
 from lbd.errors import LbdError, PeerError
 from lbd.lbm.inbound.submitted import Submitted, fault_of_start, submitter_of
 from lbd.lbm.queue.submit import OPTIONS, SubmitOptions
+from lbd.lbm.session import queue_output
 from lbd.lbm.session import queue_questions as queue_answers
 from lbd.lbm.session import usage_questions as usage_answers
 from lbd.local import client_tags as tags
@@ -146,7 +147,7 @@ def queue_questions(data: bytes) -> None:
         with contextlib.suppress(LbdError):
             assert math.isfinite(local.bounded_s(question, "patience_s"))
         with contextlib.suppress(ValueError):
-            output_at, error_at = queue_answers.places_of(question.get("at"))
+            output_at, error_at, _ = queue_output.places_of(question.get("at"))
             pb.LogsRequest(output_at=output_at, error_at=error_at)
         with contextlib.suppress(ValueError):
             queue_answers.selectors_of(question)

@@ -78,6 +78,7 @@ CASES = {
     ("lbctl tags solve", "1"): [(1, ("lbctl", "tags", "solve", "--alpha", "1", "--mean", "3000",
                                      "--max", "1e10", "--load", "0.99", "--hosts", "2",
                                      "--objective", "slowdown"))],
+    ("lbctl, lbd", "0"): [(0, ("lbctl", "jobs", "--name", "no-such")), (0, ("lbctl", "status"))],
     ("lbctl, lbd", "1"): [(1, ("lbctl", verb, job)) for verb in ("job", "logs", "kill")
                           for job in ("98765", "h1-98765", "h9-1")]
                          + [(1, ("lbctl", "jobs", "h1-98765"))],
@@ -88,9 +89,10 @@ CASES = {
     ("lbctl, lbd", "130"): [(130, interrupted)],
     ("lbctl, lbd", "141"): [(141, unread)],
 }  # fmt: skip
-ELSEWHERE = {  # test_queue*.py, test_stats.py, test_doctor.py, test_contract_bad_input.py
+# test_queue*.py, test_never_ran.py, test_stats.py, test_doctor.py, test_contract_bad_input.py
+ELSEWHERE = {
     ("a queued job", "85"), ("lbctl stats, history, jobs", "1"), ("lbctl doctor", "1"),
-    ("lbctl queue", "1"), ("lbd lim, lbm, dispatcher", "4"),
+    ("lbctl queue", "1"), ("lbctl logs", "1"), ("lbd lim, lbm, dispatcher", "4"),
 }  # fmt: skip
 
 

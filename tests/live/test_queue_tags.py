@@ -82,7 +82,8 @@ def test_without_a_checkpoint_85_is_a_status_like_any_other(lab):
     result = lab.run("h2", "lbrun", "-q", "--checkpoint", "/nowhere", "true")
     assert (result.returncode, result.stderr) == (
         125,
-        "lbrun: --checkpoint /nowhere: No such file or directory\n",
+        "lbrun: --checkpoint /nowhere: no such directory; create it first, where all hosts "
+        "see it\n",
     )
 
 

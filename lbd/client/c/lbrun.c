@@ -87,24 +87,14 @@ static const char *why_not_found(const char *name, bool is_alone) {
     return *name && !strchr(name, '/') ? "not found" : strerror(ENOENT);
 }
 
-/* Says why the command cannot be run here, to the LBM too, which would take our end for the
-   command's. */
-static _Noreturn void end_without_it(int status, const char *why) {
-    char *fields;
-    size_t size;
-    FILE *to = open_memstream(&fields, &size);
-    put(to, STATUS, text("%d", status)), put(to, REASON, text("%.4000s", why));
-    if (!fclose(to) && lbm >= 0) send_frame(NOT_RUN, fields, size);
-    say_as(real_program ? "lbsh" : "lbrun", why);
-    _exit(status);
-}
+#include "not_run.h"
 
 static _Noreturn void become(char *program, char **words) {
     give_signals_back();
     execvp(program, words);
     bool missing = errno == ENOENT;
     const char *why = missing ? why_not_found(program, !words[1]) : strerror(errno);
-    end_without_it(missing ? NOT_FOUND : CANNOT_EXECUTE, text("%s: %s", program, why));
+    not_run(missing ? NOT_FOUND : CANNOT_EXECUTE, text("%s: %s", program, why));
 }
 
 /* Most programs are called by their path: some find their parts by it, and by name alone they
@@ -201,16 +191,13 @@ static void stop(void) {
 
 /* Becomes the command. `job` is "" if the LBM did not give it an id. */
 static _Noreturn void run_here(char *host, char *job, char *reason) {
-    if (option['r']) end_without_it(FAILED, text(NOT_HERE, host, "remote"));
+    if (option['r']) not_run(FAILED, text(NOT_HERE, host, "remote"));
     for (char **item = repeated; *item; item++)
-        if (**item == 'X' && !strcmp(*item + 1, host))
-            end_without_it(FAILED, text(NOT_HERE, host, "exclude"));
+        if (**item == 'X' && !strcmp(*item + 1, host)) not_run(FAILED, text(NOT_HERE, host, "exclude"));
     if (real_program) environ = untouched;
     else setenv("LBD_DEPTH", text("%d", atoi(depth()) + 1), 1);
-    if (*job) setenv("LBD_JOB_ID", job, 1), setenv("LBD_HOST", host, 1);
-    if (*job) setenv("LBD_ORIGIN", host, 1);
-    if (option['C'] && chdir(directory))
-        end_without_it(FAILED, text("%s: %s", directory, strerror(errno)));
+    if (*job) setenv("LBD_JOB_ID", job, 1), setenv("LBD_HOST", host, 1), setenv("LBD_ORIGIN", host, 1);
+    if (option['C'] && chdir(directory)) not_run(FAILED, text("%s: %s", directory, strerror(errno)));
     if (option['v'] && *job) say("%s runs on %s (this host): %s", command[0], host, reason);
     else if (option['v']) say("%s runs here: %s", command[0], reason);
     if (option['i'] && !freopen("/dev/null", "r", stdin)) _exit(say("cannot open /dev/null"));
