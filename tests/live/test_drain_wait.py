@@ -20,6 +20,7 @@ def test_a_lim_that_is_restarted_meanwhile_does_not_make_the_host_empty(lab, res
             lab.wait_until(lambda: lab.states("h1").get("h2") == "drained", "h2 is drained")
             for _ in range(3):
                 lab.kill(restarted, "lim", "TERM")
+                lab.wait_until(lambda: lab.pids()[restarted]["lim"] is None, "it has ended")
                 lab.start(restarted, "lim")
                 lab.wait_until(lambda: foreign(lab) == 1, "it is known again what runs there")
                 assert waiting.poll() is None, waiting.communicate()
