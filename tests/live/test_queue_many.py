@@ -56,6 +56,7 @@ def test_an_array_of_long_commands_can_be_waited_for_and_shown(lab):
 
 
 def test_jobs_can_be_acted_on_however_many_have_ended(lab):
+    lab.run("h1", "lbctl", "wait", lab.run("h1", "lbrun", "-d", "true").stdout.strip(), check=True)
     with away(lab) as db:
         (first,) = db.execute("SELECT value FROM counters WHERE name = 'next_job'").fetchone()
         db.execute("BEGIN")
