@@ -376,6 +376,11 @@ def have_ended(numbers: tuple[int, int], last: JobRow, may: Callable[[JobRow], b
         return name, f"jobs {name} have ended"
     name = str(last.first)
     if not may(last):
-        return name, f"{DENIED}: job {name} is not yours"
+        return name, not_yours([name])
     is_whole = high - low + 1 == last.count
     return name, f"job {name} has ended" if is_whole else f"these tasks of job {name} have ended"
+
+
+def not_yours(jobs: Sequence[str], fault: str = "") -> str:
+    jobs_are = f"job {jobs[0]} is" if len(jobs) == 1 else "these jobs are"
+    return f"{DENIED}: {jobs_are} not yours{fault}"

@@ -13,7 +13,7 @@ from lbd.dispatch.core.records import Action, Signal
 from lbd.dispatch.core.why_waiting import out_of_contact
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.intake import TEXT_MAX, checked_signal
-from lbd.dispatch.job_finder import REQUEUES, JobFinder, ToActOn
+from lbd.dispatch.job_finder import REQUEUES, JobFinder, ToActOn, not_yours
 from lbd.dispatch.job_lines import job_log
 from lbd.dispatch.revival import Revival
 from lbd.dispatch.updates import Updates
@@ -272,8 +272,3 @@ def by_shown_id(text: str, row: JobRow) -> str:
     for end in (" ", ":"):
         text = text.replace(f"job {row.id}{end}", f"job {row.shown}{end}")
     return text
-
-
-def not_yours(jobs: Sequence[str], fault: str) -> str:
-    jobs_are = f"job {jobs[0]} is" if len(jobs) == 1 else "these jobs are"
-    return f"permission denied: {jobs_are} not yours{fault}"
