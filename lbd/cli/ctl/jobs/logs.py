@@ -93,10 +93,11 @@ def output_json(daemons: Daemons, options: argparse.Namespace) -> Json:
     if options.follow or options.failed:
         raise ConfigError("--json shows one job's output as it is now: it takes neither -f nor "
                           "--failed")  # fmt: skip
-    ids, printed, short = settled(daemons, options.ids), [bytearray(), bytearray()], 0
+    patience_s = patience_of(follows=False)
+    ids, printed, short = settled(daemons, options.ids, patience_s), [bytearray(), bytearray()], 0
     question: Json = {"op": "queue.logs", "ids": ids, "attempt": options.attempt}
     while True:
-        reply = patiently(daemons, question)
+        reply = patiently(daemons, question, patience_s)
         data = texts(reply, "data")
         for whole, piece in zip(printed, data, strict=False):
             whole += base64.b64decode(piece)
