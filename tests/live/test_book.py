@@ -27,7 +27,7 @@ lbd() { # each page has its lab in a place of its own
         command lbd "$@"
     fi
 }
-lbctl() { # that table is shown as on a terminal of 80 columns
+lbctl() { # that table is shown as on a terminal
     case $1 in
         status) python3 -c "$ON_TERMINAL" lbctl "$@" ;;
         *) command lbctl "$@" ;;
@@ -38,7 +38,12 @@ printf '#!/bin/sh\\n' > deploy/setup # what it would install is there
 chmod +x deploy/setup
 trap 'lbd lab down >/dev/null 2>&1 || true' EXIT
 """
-ON_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+# of 82 columns: 80, and room for `844.6M/23.5G` where a page has `1.0G/7.8G`
+ON_TERMINAL = """
+import os, pty, sys
+wide = ["sh", "-c", 'stty cols 82; exec "$@"', "sh"]
+sys.exit(os.waitstatus_to_exitcode(pty.spawn([*wide, *sys.argv[1:]])))
+"""
 PROJECT = {
     "fit.py": "print('fitted')\n",
     "fit": "#!/bin/sh\necho index $LBD_ARRAY_INDEX\n",
@@ -64,7 +69,6 @@ def test_a_tutorial_page(page, short_dir):
     script = "\n".join(parts)
     environment = client_environment(
         HOME=str(short_dir), LAB_DIR=str(short_dir / "lab"), NO_COLOR="1", ON_TERMINAL=ON_TERMINAL,
-        COLUMNS="82",  # 80, and room for `844.6M/23.5G` where the page has `1.0G/7.8G`
     )  # fmt: skip
     result = subprocess.run(
         ["bash", "-c", script], env=environment, cwd=short_dir, text=True, timeout=180,
@@ -134,6 +138,9 @@ ASKED = {  # each field is in one of the answers
         "lbctl job --json $(lbrun -d --array 1-2 true)",
     ],
     "lbctl kill": ["lbctl kill --json $(lbrun -d sleep 60)"],
+    "lbctl logs": [
+        "lbctl logs --json $(lbrun -d true)", "lbrun -H h2 true; lbctl logs --json h1-1",
+    ],
     "lbctl status": ["lbctl status --json", "lbctl status h1 --json"],
     "lbctl param": ["lbctl param --json", "lbctl param min_gain 0.2 --json"],
     "lbctl explain": ["lbctl explain --json true"],
