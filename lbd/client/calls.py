@@ -4,7 +4,6 @@ Options are those of `lbrun`, with `_` for `-`: `client.run(["make"], host="h2",
 checks the values; its error message is raised.
 """
 
-import base64
 import json
 import os
 import subprocess
@@ -18,6 +17,7 @@ from lbd.client.complaints import Trouble
 from lbd.client.daemons import ask
 from lbd.client.installed import lbrun_program
 from lbd.client.lbm_socket import find_runtime_dirs
+from lbd.console.job_output import printed_so_far
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.local.json_socket import SEVERAL, Json, Refusal
 
@@ -250,22 +250,14 @@ class Job:
         return completed.check() if check else completed
 
     def logs(self) -> tuple[bytes, bytes]:
-        """Returns output and errors printed so far. Raises IsArray."""
-        output, error = bytearray(), bytearray()
-        question: Json = {"op": "queue.logs", "ids": [self.id], "attempt": None, "at": [0, 0]}
-        while True:
-            try:
-                reply = self._client.ask_lbm(question)
-            except Refusal as problem:
-                if problem.code == SEVERAL:
-                    raise IsArray(self.id) from None
-                raise
-            data = reply.get("data")
-            if not isinstance(data, list) or len(data) != 2:
-                return bytes(output), bytes(error)
-            output += base64.b64decode(data[0])
-            error += base64.b64decode(data[1])
-            question |= {"at": reply["at"], "seen_attempt": reply["attempt"]}
+        """Returns output and errors printed so far, by the last attempt. Raises IsArray."""
+        try:
+            printed = printed_so_far(self._client.ask_lbm, self.id)
+        except Refusal as problem:
+            if problem.code == SEVERAL:
+                raise IsArray(self.id) from None
+            raise
+        return bytes(printed.output), bytes(printed.error)
 
     def kill(self, signal: int = 0) -> None:
         """Ends the job, or sends it the given signal. Raises LbdError if it has ended or is not the

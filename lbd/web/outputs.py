@@ -6,8 +6,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from lbd.console.daemons import Daemons
+from lbd.console.job_output import begins_anew
 from lbd.console.jobs import ANSWER_S
-from lbd.console.reply import Json, number, text, texts
+from lbd.console.reply import Json, text, texts, whole
 from lbd.errors import LbdError
 
 TAIL_BYTES = 64 << 10  # of the output and of the errors, each
@@ -29,15 +30,15 @@ class Tail:
 
     def take(self, reply: Json) -> bool:
         """Adds a piece of output. Returns whether there may be more."""
-        attempt = int(number(reply, "attempt"))
-        if self.attempt and attempt and attempt != self.attempt and not reply.get("continued"):
+        if begins_anew(self.attempt, reply):
             self.kept, self.passed_bytes = [b"", b""], 0
-        self.attempt, self.at = attempt or self.attempt, reply.get("at") or self.at
+        self.attempt = whole(reply, "attempt") or self.attempt
+        self.at = reply.get("at") or self.at
         data = texts(reply, "data")
         for which, piece in enumerate(data[:2]):
-            whole = self.kept[which] + base64.b64decode(piece)
-            self.passed_bytes += max(0, len(whole) - TAIL_BYTES)
-            self.kept[which] = whole[-TAIL_BYTES:]
+            joined = self.kept[which] + base64.b64decode(piece)
+            self.passed_bytes += max(0, len(joined) - TAIL_BYTES)
+            self.kept[which] = joined[-TAIL_BYTES:]
         return bool(data)
 
     def read(self, daemons: Daemons, name: str) -> None:

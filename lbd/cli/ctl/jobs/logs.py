@@ -7,6 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 
 from lbd.cli.complaints import EXIT_FAILED
 from lbd.cli.ctl.jobs.own_files import FollowedFiles, copy_files, followed_files, where_it_goes
@@ -22,9 +23,10 @@ from lbd.cli.program import Parser
 from lbd.console.daemons import Daemons
 from lbd.console.job_acts import check_ids
 from lbd.console.job_details import end_phrase, status_phrase
+from lbd.console.job_output import SHORT_MAX, begins_anew, is_short, printed_so_far
 from lbd.console.jobs import ANSWER_S
 from lbd.console.output import put
-from lbd.console.reply import Json, number, tables, text, texts
+from lbd.console.reply import Json, number, tables, text, texts, whole
 from lbd.errors import ConfigError, LbdError
 from lbd.local.json_socket import AWAY, SEVERAL, Refusal
 from lbd.local.write_all import write_all
@@ -36,8 +38,6 @@ UNSUCCESSFUL = (*FAILED, "cancelled")
 SHOWN_MAX = 1000  # outputs of tasks shown at once
 NAMED_MAX = 20  # tasks named whose output is left out
 FOLLOW_S = 0.2
-PIECE_CHARACTERS = 64 << 10  # a shorter piece means that the output was read up to its end
-SHORT_MAX = 8  # pieces of one attempt: some are shorter because the middle was dropped
 
 
 def add_logs_options(parser: Parser) -> None:
@@ -94,20 +94,14 @@ def output_json(daemons: Daemons, options: argparse.Namespace) -> Json:
         raise ConfigError("--json shows one job's output as it is now: it takes neither -f nor "
                           "--failed")  # fmt: skip
     patience_s = patience_of(follows=False)
-    ids, printed, short = settled(daemons, options.ids, patience_s), [bytearray(), bytearray()], 0
-    question: Json = {"op": "queue.logs", "ids": ids, "attempt": options.attempt}
-    while True:
-        reply = patiently(daemons, question, patience_s)
-        data = texts(reply, "data")
-        for whole, piece in zip(printed, data, strict=False):
-            whole += base64.b64decode(piece)
-        short += is_short(data)
-        if not data or (short > SHORT_MAX and text(reply, "state") not in ENDED_NAMES):
-            break
-        question |= {"at": reply.get("at"), "seen_attempt": reply.get("attempt")}
-    output, error = (whole.decode(errors="surrogateescape") for whole in printed)
-    found: Json = {"id": ids[0], "attempt": reply.get("attempt"), "state": text(reply, "state")}
-    return found | {"kept": True, "output": output, "error": error}
+    name = settled(daemons, options.ids, patience_s)[0]
+    ask = partial(patiently, daemons, patience_s=patience_s)
+    found = printed_so_far(ask, name, options.attempt)
+    output, error = (
+        whole.decode(errors="surrogateescape") for whole in (found.output, found.error)
+    )
+    one: Json = {"id": name, "attempt": found.attempt, "state": found.state}
+    return one | {"kept": True, "output": output, "error": error}
 
 
 def why_refused(daemons: Daemons, ids: list[str], attempt: int | None) -> str:
@@ -231,8 +225,8 @@ def show_output(
     while True:
         question |= {"at": at, "seen_attempt": seen}
         reply = patiently(daemons, question, patience_of(follows=follows), follows=follows)
-        again = int(number(reply, "attempt"))
-        if seen and again and again != seen and not reply.get("continued"):
+        again = whole(reply, "attempt")
+        if begins_anew(seen, reply):
             say(f"attempt {seen} failed; this is attempt {again}")
         short = short if again == seen else 0
         seen, at = again or seen, reply.get("at")
@@ -290,10 +284,6 @@ def has_caught_up(reply: Json, data: list[str]) -> bool:
     """Returns whether to pause before asking a running job again: an immediate request would return
     little more, and each costs a request to its host."""
     return text(reply, "state") == "running" and is_short(data)
-
-
-def is_short(data: list[str]) -> bool:
-    return sum(map(len, data)) < PIECE_CHARACTERS
 
 
 def show_rest(daemons: Daemons, ids: list[str], copied: set[str] | None, *, printed: bool) -> None:
