@@ -15,6 +15,11 @@ from _socket import (
     SOL_SOCKET,
 )
 from fcntl import fcntl
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ctypes import CDLL
 
 GET_SEALS = 1034  # fcntl(2), F_GET_SEALS
 OPTION_BYTES, UID = 12, 4  # SO_PEERCRED is pid, uid and gid
@@ -41,10 +46,18 @@ def is_in_memory(descriptor: int) -> bool:
 
 def socket_option(descriptor: int, name: int, at: int = 0) -> int | None:
     """Returns a number of a socket's option, `at` this byte of it; None if it has none."""
-    import ctypes  # most commands need none of this
+    import ctypes
 
     buffer = ctypes.create_string_buffer(OPTION_BYTES)
     size = ctypes.byref(ctypes.c_uint(OPTION_BYTES))
-    if ctypes.CDLL(None).getsockopt(descriptor, SOL_SOCKET, name, buffer, size) != 0:
+    if libc().getsockopt(descriptor, SOL_SOCKET, name, buffer, size) != 0:
         return None
     return int.from_bytes(buffer.raw[at : at + 4], sys.byteorder)
+
+
+@cache
+def libc() -> "CDLL":
+    """Opened once: that takes ten times as long as a call."""
+    import ctypes  # most commands need none of this
+
+    return ctypes.CDLL(None)

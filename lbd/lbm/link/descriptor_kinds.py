@@ -6,13 +6,12 @@ that does not answer. statx can be told to return only what the kernel knows.
 
 import ctypes
 import enum
-import functools
 import os
 import socket
 import stat
 import struct
 
-from lbd.launch.outputs import is_in_memory, shows_writer, socket_option
+from lbd.launch.outputs import is_in_memory, libc, shows_writer, socket_option
 
 AT_EMPTY_PATH, AT_STATX_DONT_SYNC = 0x1000, 0x4000
 STATX_TYPE = 1
@@ -40,15 +39,10 @@ KINDS = {
 }
 
 
-@functools.cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
-
-
 def kind_of(descriptor: int) -> DescriptorKind:
     """Returns OTHER, of which nothing is assumed, if the kernel does not tell."""
     buffer = ctypes.create_string_buffer(STATX.size)
-    call = getattr(_libc(), "statx", None)
+    call = getattr(libc(), "statx", None)
     flags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC
     if call is None or call(descriptor, b"", flags, STATX_TYPE, buffer) != 0:
         return DescriptorKind.OTHER
