@@ -17,7 +17,8 @@ def add_after(before: str, option: str, value: str) -> str:
     for job in value.split(","):
         array, line, index = job.partition("_")
         is_task = not line or (is_number(index) and option != "--after-task")
-        if job != "last" and not (is_number(array) and int(array) and is_task):
+        is_job = array == "last" or (is_number(array) and int(array))
+        if not (is_job and is_task):
             how = "12, 12,15 or last" if option == "--after-task" else "12, 12_7, 12,15 or last"
             raise Trouble(f"{option} {value}: {job!r} is not a queued job's id; must be {how}")
         words.append(f"{OPTIONS[option]}:{job}")

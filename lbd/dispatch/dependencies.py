@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from lbd.dispatch.core.dependencies.conditions import TASK, written
+from lbd.dispatch.core.job_selection import is_last, with_last
 from lbd.dispatch.core.ledger_rows import JobRow, LedgerTrouble, Submission, SubmissionRange, Wanted
 from lbd.dispatch.core.ownership import Owners, fault_of_admins
 from lbd.dispatch.daemon import Dispatcher
@@ -26,7 +27,6 @@ IndexesOf = Callable[[str], TaskIndexes]
 
 LOOK_EVERY_S = 0.2
 OTHERS = 3  # times as long as this: what others have of the time meanwhile
-LAST = "last"
 
 WAITS_BYTES_MAX = 256 << 10  # of the recorded dependencies of one submission
 
@@ -60,16 +60,18 @@ class DependencyLookup:
 
     async def _with_last(self, asked: pb.SubmitRequest) -> list[str]:
         """Replaces `last` by the number of the user's latest job or array. Raises LbdError."""
-        if not any(text.endswith(f":{LAST}") for text in asked.after):
+        words = [text.partition(":") for text in asked.after]
+        if not any(is_last(job) for _, _, job in words):
             return list(asked.after)
         asker = self._owners.asker(asked.user, asked.uid if asked.HasField("uid") else None)
         wanted = Wanted(user=asker.user, uid=asker.uid, ended_too=True, limit=1)
         rows = await self._ledger.find(wanted)
         if not rows:
             raise LbdError("--after last: no job of yours is on record")
+        last = str(rows[0].first)
         return [
-            f"{text.removesuffix(LAST)}{rows[0].first}" if text.endswith(f":{LAST}") else text
-            for text in asked.after
+            f"{how}{colon}{with_last(job, last) if is_last(job) else job}"
+            for how, colon, job in words
         ]
 
     async def _is_theirs(self, asked: pb.SubmitRequest, place: SubmissionRange) -> bool:

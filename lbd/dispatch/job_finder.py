@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 from lbd.dispatch.core.job_selection import (
     Problem,
     check_count,
+    is_last,
     jobs_of,
     no_last,
     read_range,
@@ -189,12 +190,12 @@ class JobFinder:
         check_count(selectors)
         last, own = None, Wanted(user=asker.user, uid=asker.uid, ended_too=True, limit=1)
         problems: list[Problem] = []
-        if "last" in selectors:
+        if of_last := list(filter(is_last, selectors)):
             rows = await self.ledger.find(own)
             last = rows[0].first if rows else None
             if last is None:
-                problems.append(("last", no_last(asker.user)))
-                selectors = [one for one in selectors if one != "last"]
+                problems += [(one, no_last(asker.user)) for one in of_last]
+                selectors = [one for one in selectors if one not in of_last]
         read = await self._read(selectors, read_selectors, selectors, asker.user, last)
         wanted = replace(read, uid=asker.uid, limit=ANSWER_MAX + 1, tasks=())
         if by_number:

@@ -113,6 +113,8 @@ def test_the_end_names_the_tasks_that_failed(lab):
         f"lbrun: 2 of 12 tasks failed: 3 (exit 5), 7 (signal 9); lbctl logs {name}_3\n"
     )
     assert (result.returncode, result.stdout) == (5, "")
+    found = lab.lbctl_json("h2", "job", "last_7", "last_[3,4]")
+    assert [one["id"] for one in found] == [f"{name}_{index}" for index in (3, 4, 7)]
     one = lab.run("h2", "lbrun", "-q", "--array", "4", "false")
     assert one.returncode == 1
     assert one.stderr.startswith("lbrun: 1 of 1 task failed: 4 (exit 1); lbctl logs ")

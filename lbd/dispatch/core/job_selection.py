@@ -26,17 +26,27 @@ def read_selectors(texts: Iterable[str], user: str, last: int | None, how: str =
     ranges: list[tuple[int, int]] = []
     tasks: list[tuple[int, Runs]] = []
     for text in dict.fromkeys(texts):
-        if text == "@me":
-            wanted = replace(wanted, user=user)
-        elif text == "last":
+        if is_last(text):
             if last is None:
                 raise ConfigError(no_last(user))
-            ranges.append((last, last))
+            text = with_last(text, str(last))
+        if text == "@me":
+            wanted = replace(wanted, user=user)
         elif "_" in text:
             tasks.append(read_tasks(text, how))
         else:
             ranges.append(read_range(text, how))
     return replace(wanted, ranges=tuple(ranges), tasks=tuple(tasks))
+
+
+def is_last(text: str) -> bool:
+    """Whether the text selects the user's last job, or tasks of it: `last`, `last_7`."""
+    return text.partition("_")[0] == "last"
+
+
+def with_last(text: str, job: str) -> str:
+    """Returns such a text with the job's id in place of `last`."""
+    return job + text.removeprefix("last")
 
 
 def no_last(user: str) -> str:
@@ -53,9 +63,8 @@ def is_selector(text: str) -> bool:
     if text in ("last", "@me") or (first.isdecimal() and (last.isdecimal() or not dash)):
         return True
     array, line, indexes = text.partition("_")
-    return (
-        bool(line) and array.isdecimal() and indexes[:1].isascii() and indexes[:1] in "[0123456789"
-    )
+    is_array = array.isdecimal() or array == "last"
+    return bool(line) and is_array and indexes[:1].isascii() and indexes[:1] in "[0123456789"
 
 
 def read_tasks(text: str, how: str = HOW) -> tuple[int, Runs]:

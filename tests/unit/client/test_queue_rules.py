@@ -164,7 +164,7 @@ def test_a_duration_counts_from_now():
 def test_all_conditions_of_a_job_are_one_list():
     words = ["-d", "--after", "12,15_3", "--after-failed=7", "--after-any", "8", "--after-ok", "9"]
     assert options(*words).values["after"] == "ok:12 ok:15_3 failed:7 any:8 ok:9"
-    assert options("-d", "--after", "last,3").values["after"] == "ok:last ok:3"
+    assert options("-d", "--after", "last,3,last_2").values["after"] == "ok:last ok:3 ok:last_2"
     tasks = options(*ARRAY, "--after-task", "12").values
     assert tasks["after"] == "task:12"
 
@@ -189,6 +189,7 @@ def test_a_start_time_is_the_next_one_or_has_passed(berlin, capfd):
             "--after x: 'x' is not a queued job's id; must be 12, 12_7, 12,15 or last",
         ),
         (["-d", "--after", "h1-26"], "'h1-26' is not a queued job's id"),
+        (["-d", "--after", "last_x"], "'last_x' is not a queued job's id"),
         (["-d", "--after", "0"], "'0' is not a queued job's id"),
         (["-d", "--after", "1,"], "--after 1,: '' is not a queued job's id"),
         (["-d", "--after-any", "1_x"], "--after-any 1_x: '1_x' is not a queued job's id"),

@@ -188,7 +188,7 @@ async def test_if_none_of_them_exists_it_applies_to_none(world, verb):
     for selectors, lines in (
         (["99", "98"], ["no job 99 in the queue", "no job 98 in the queue"]),
         (["7_1"], ["no job 7_1 in the queue"]),
-        (["last"], [no_last("cid")]),
+        (["last_1"], [no_last("cid")]),
     ):
         done = await world.act(verb=verb, selectors=selectors, user="cid", uid=1003, **asked)
         assert (list(done.errors), list(done.done_ids)) == (lines, [])

@@ -195,10 +195,11 @@ async def test_a_refused_submission_queues_nothing(world, what, complaint):
 
 async def test_last_means_the_latest_of_the_submitting_user(world):
     assert "--after last: no job of yours" in (await world.submit(after("ok:last"))).error
+    assert "--after last: no job of yours" in (await world.submit(after("ok:last_2"))).error
     await world.submit(asking(**ARRAY))  # 1 to 3
     bob = {"user": "bob", "uid": 1002}
     await world.submit(asking(inner=bob, **bob))
-    await world.submit(after("ok:last", "any:1_2"))
+    await world.submit(after("ok:last", "any:last_2"))
     assert await why(world, "5") == ("pending", "after 1 has succeeded, after 1_2 has ended")
     await world.submit(after("any:last"))
     assert await why(world, "6") == ("pending", "after 5 has ended")

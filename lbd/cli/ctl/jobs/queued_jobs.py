@@ -21,6 +21,7 @@ from lbd.console.job_details import DETAIL_INDENT, attempt_row, detail_lines
 from lbd.console.jobs import ANSWER_S, states_of
 from lbd.console.output import Page, put, wrapped
 from lbd.console.reply import Json, number, table, tables, text, texts, whole
+from lbd.dispatch.core.job_selection import is_last, with_last
 from lbd.errors import LbdError, Unavailable
 from lbd.local.json_socket import AWAY, Refusal
 from lbd.model import ENDED_NAMES
@@ -112,12 +113,14 @@ def show(found: list[Json], clock: Clock, page: Page) -> None:
 def settled(daemons: Daemons, ids: list[str], patience_s: float = RETRY_FOR_S) -> list[str]:
     """Replaces `last` by the job's id, so that repeated requests mean the same job whatever is
     submitted meanwhile. Raises LbdError."""
-    if "last" not in ids:
+    if not any(map(is_last, ids)):
         return ids
     question: Json = {"op": "queue.jobs", "ids": ["last"], "foretold": False}
     found = patiently(daemons, question, patience_s)
     (job,) = tables(found, "jobs") or ({},)
-    return [text(job, "id") or one if one == "last" else one for one in ids]
+    if not (last := text(job, "id")):
+        return ids
+    return [with_last(one, last) if is_last(one) else one for one in ids]
 
 
 def patiently(

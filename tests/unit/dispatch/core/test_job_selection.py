@@ -52,6 +52,15 @@ def test_a_malformed_selector_is_one_line(text, line):
         read_selectors([text], "ann", 7)
 
 
+def test_tasks_of_the_last_array():
+    wanted = read_selectors(["last_3", "last_[5-6]"], "ann", 12)
+    assert tasks_of(wanted.tasks, PLACED) == (((14, 14), (16, 17)), [])
+    with pytest.raises(ConfigError, match="'7_x' is not a list of tasks"):
+        read_selectors(["last_x"], "ann", 7)
+    with pytest.raises(ConfigError, match="ann has not queued any job"):
+        read_selectors(["last_3"], "ann", None)
+
+
 def test_the_last_job_of_a_user_without_jobs():
     with pytest.raises(ConfigError, match="ann has not queued any job"):
         read_selectors(["last"], "ann", None)
@@ -160,7 +169,7 @@ def test_the_number_of_a_task_is_not_an_id():
 
 
 def test_ids_of_the_queue_are_distinguished_from_those_of_hosts():
-    assert all(map(is_selector, ["3", "2-5", "last", "@me", "12_7", "12_[3-5]"]))
+    assert all(map(is_selector, ["3", "2-5", "last", "@me", "12_7", "12_[3-5]", "last_7"]))
     assert not any(map(is_selector, ["h1-17", "my_host-3", "5_x"]))
 
 

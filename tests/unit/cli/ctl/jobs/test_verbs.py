@@ -353,7 +353,7 @@ def test_kill_of_a_name_is_answered_with_how_to_kill_by_name(capsys):
 def test_what_is_no_id_is_answered_with_the_ids_of_plain_commands_where_they_are_taken(
     capsys, verb
 ):
-    assert lbctl.main([verb, "last_111"]) == 2
+    assert lbctl.main([verb, "first_111"]) == 2
     assert "last, @me or h1-26; by name: lbctl jobs" in capsys.readouterr().err
 
 
