@@ -40,11 +40,6 @@ def act(
     if queued:
         check_ids(queued, KILLED_ID if verb == "kill" else HOW)
     done = Acted()
-    for name in named:
-        if verb == "kill":
-            done.add(plain_commands.kill(daemons, name, signal))
-        else:
-            done.add(plain_commands.only_queued(name, verb))
     if queued:
         question: Json = {"op": "queue.act", "verb": verb, "ids": queued, "signal": signal}
         question |= order or {}
@@ -55,9 +50,14 @@ def act(
                 raise
             done.errors.append(str(problem))
             done.results.extend(plain_commands.acted(one, str(problem)) for one in queued)
-            return done
-        done.results.extend(results_in(reply))
-        done.errors.extend(texts(reply, "errors"))
+        else:
+            done.results.extend(results_in(reply))
+            done.errors.extend(texts(reply, "errors"))
+    for name in named:  # last: each may have to wait for its host
+        if verb == "kill":
+            done.add(plain_commands.kill(daemons, name, signal))
+        else:
+            done.add(plain_commands.only_queued(name, verb))
     return done
 
 

@@ -39,6 +39,7 @@ READ_HERE_BYTES = 16384  # reading so much takes less time than a thread switch,
 # that is not in memory, or is locked by its user
 LOOKS_PER_S, LOOKS_AT_ONCE = 400.0, 800.0  # for one host, however many outputs it follows
 FOR_EVER_S = float("inf")
+PLACE_MAX = 1 << 62  # of a position in an output; the kernel takes none of 2^63
 
 
 class KnownAttempts(Protocol):
@@ -65,7 +66,7 @@ async def serve_logs(
     reader = await check(context)
     try:
         asked = parsed(pb.LogsRequest, data)
-        if not QUEUED_ID.fullmatch(asked.job):
+        if not QUEUED_ID.fullmatch(asked.job) or max(asked.output_at, asked.error_at) >= PLACE_MAX:
             raise DecodeError
     except DecodeError:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a LogsRequest")

@@ -10,7 +10,7 @@ import base64
 
 from lbd.errors import Unavailable
 from lbd.lbm.queue.dispatcher_client import CHECKPOINT, DispatcherClient
-from lbd.lbm.queue.logs import why_not_whole
+from lbd.lbm.queue.logs import PLACE_MAX, why_not_whole
 from lbd.lbm.queue.other_spools import Unending, first_piece, sent_bytes
 from lbd.lbm.session.queue_json import name_of, why_no_output
 from lbd.local.json_socket import AWAY, Json, Refusal
@@ -19,7 +19,6 @@ from lbd.net.gen import dispatch_pb2 as pb
 
 ALIVE = ("leased", "running", "suspended")
 OUTPUT_S = 10.0  # for hosts that keep a job's output; clients also wait while the queue is asked
-PLACE_MAX = 1 << 62
 
 
 async def piece_of(job: pb.JobInfo, question: Json, queue: DispatcherClient) -> Json:

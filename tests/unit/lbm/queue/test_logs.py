@@ -54,6 +54,28 @@ class Call:
         self.written += 1
 
 
+class Aborted(Exception):
+    pass
+
+
+class Refusing(Call):
+    async def abort(self, code, text):
+        raise Aborted(code, text)
+
+
+@pytest.mark.parametrize("place", ["output_at", "error_at"])
+async def test_a_position_beyond_any_file_is_refused(place):
+    """The kernel takes none of 2^63: each such question left a traceback in the log."""
+
+    async def reader(context):
+        return "h2"
+
+    asked = pb.LogsRequest(job="7", attempt=2, **{place: 1 << 63})
+    looks = Rates(LOOKS_PER_S, LOOKS_AT_ONCE)
+    with pytest.raises(Aborted, match="not a LogsRequest"):
+        await serve_logs(reader, Attempts(), looks, asked.SerializeToString(), Refusing())
+
+
 async def test_who_follows_on_thousands_of_streams_looks_no_oftener():
     """A host has this many streams: each looked every quarter of a second, or fifty times a second
     while something was printed, and nothing else was done here."""
