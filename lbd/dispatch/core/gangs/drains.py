@@ -1,7 +1,8 @@
 """For how long slots are kept for a gang, and for how long others then pass. Pure.
 
 A drain belongs to its user, not to one gang: otherwise a series of gangs, each of which is given
-up, or begins, before its drain ends, would keep slots for ever.
+up, or begins, before its drain ends, would keep slots for ever. So would a series of users, whom a
+host may make up: before a drain follows another user's, others pass for as long as slots were kept.
 """
 
 from collections import OrderedDict
@@ -34,6 +35,16 @@ class Drain:
             self.until_s += self.length_s
         return self.since_s != before
 
+    def follow(self, owed_until_s: float, now_s: float) -> None:
+        """Others pass until then at least. What is kept afterwards lasts as long as it would now."""
+        self.pass_to(now_s)
+        if owed_until_s <= (now_s if self.keeps else self.until_s):
+            return
+        if self.keeps:
+            self.keeps, self.since_s = False, now_s
+            self.length_s /= 2  # it doubles with the next drain
+        self.until_s = owed_until_s
+
     def is_over(self, now_s: float) -> bool:
         """Whether others have passed by now for as long as slots were kept."""
         return now_s >= self.until_s + (self.length_s if self.keeps else 0.0)
@@ -53,6 +64,17 @@ class Drains:
     """Each user's latest drain."""
 
     _of_user: OrderedDict[str, Drain] = field(default_factory=OrderedDict)
+    _current: Drain | None = None
+    _seen_s: float = 0.0  # when it was the current one last
+
+    def turn_to(self, drain: Drain, now_s: float) -> None:
+        """Notes that slots are kept by this drain now, or others pass."""
+        before, self._current = self._current, drain
+        if before is not None and before is not drain:
+            kept_s = min(self._seen_s, before.until_s) - before.since_s
+            drain.follow(self._seen_s + kept_s if before.keeps else before.until_s, now_s)
+        drain.pass_to(now_s)
+        self._seen_s = now_s
 
     def of(self, user: str, now_s: float, drain_s: float) -> Drain:
         """Returns a new one once others have passed for as long as slots were kept."""

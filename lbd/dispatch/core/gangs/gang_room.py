@@ -217,7 +217,7 @@ class GangRoom:
             return None
         if front.drain is None:
             front.drain = self._drains.of(front.leader.job.user, now_s, self.drain_s)
-        front.drain.pass_to(now_s)
+        self._drains.turn_to(front.drain, now_s)
         if not front.drain.keeps:
             return None
         if self._planned_for != front.array:

@@ -105,6 +105,22 @@ def test_a_drain_goes_on_with_its_users_next_gang():
     assert passed > 0.3
 
 
+def test_gangs_of_ever_new_users_do_not_keep_slots_for_ever():
+    """A host may make users up: each had a drain of its own, one after the other."""
+    table = Table(hosts=(H1,), gang_drain_s=10.0, lease_s=1e9)
+    table.submit(user="ann")
+    table.gang(2, user="made up")
+    passed, begun = 0.0, []
+    for number in range(100):
+        first = table.made + 1
+        table.gang(2, user=f"made up {number}")
+        passed += passing(table, table.now_s + 9.0, begun) / 100
+        gangs = [job for job, live in table.life.jobs.items() if live.job.gang]
+        given_up = next(job for job in gangs if int(job) < first)
+        begun = of_kind(Begin, table.life.kill(given_up, 0, *table.when))
+    assert passed > 0.3
+
+
 def test_when_a_gang_begins_others_pass_before_its_users_next_drain():
     """Otherwise a user whose next gang is kept waiting by one job of the previous one, and who ends
     that job just before the drain ends, would have slots kept for ever."""
