@@ -36,7 +36,7 @@ class Drain:
         return self.since_s != before
 
     def follow(self, owed_until_s: float, now_s: float) -> None:
-        """Others pass until then at least. What is kept afterwards lasts as long as it would now."""
+        """Others pass until then at least; the next drain lasts as long as it would now."""
         self.pass_to(now_s)
         if owed_until_s <= (now_s if self.keeps else self.until_s):
             return
