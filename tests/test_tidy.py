@@ -346,7 +346,8 @@ def test_the_keeper_is_small():
         assert not heavy, f"{module} brings {heavy} into the keeper"
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+# the last is imported by each command whose outputs are looked at
+@pytest.mark.parametrize("client", [*CLIENTS, "lbd.launch.outputs"])
 def test_clients_start_light(client):
     """Every import costs milliseconds that each command run through the client would pay."""
     program = (

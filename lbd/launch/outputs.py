@@ -15,14 +15,14 @@ from _socket import (
     SOL_SOCKET,
 )
 from fcntl import fcntl
-from functools import cache
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # typing's own takes milliseconds, which each lbrun would pay
 if TYPE_CHECKING:
     from ctypes import CDLL
 
 GET_SEALS = 1034  # fcntl(2), F_GET_SEALS
 OPTION_BYTES, UID = 12, 4  # SO_PEERCRED is pid, uid and gid
+_opened: "list[CDLL]" = []
 
 
 def shows_writer(descriptor: int, uid: int) -> bool:
@@ -55,9 +55,10 @@ def socket_option(descriptor: int, name: int, at: int = 0) -> int | None:
     return int.from_bytes(buffer.raw[at : at + 4], sys.byteorder)
 
 
-@cache
 def libc() -> "CDLL":
     """Opened once: that takes ten times as long as a call."""
-    import ctypes  # most commands need none of this
+    if not _opened:
+        import ctypes  # most commands need none of this
 
-    return ctypes.CDLL(None)
+        _opened.append(ctypes.CDLL(None))
+    return _opened[0]
