@@ -195,7 +195,7 @@ class JobFinder:
             last = rows[0].first if rows else None
             if last is None:
                 problems += [(one, no_last(asker.user)) for one in of_last]
-                selectors = [one for one in selectors if one not in of_last]
+                selectors = [one for one in selectors if not is_last(one)]
         read = await self._read(selectors, read_selectors, selectors, asker.user, last)
         wanted = replace(read, uid=asker.uid, limit=ANSWER_MAX + 1, tasks=())
         if by_number:

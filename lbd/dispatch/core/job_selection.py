@@ -26,14 +26,14 @@ def read_selectors(texts: Iterable[str], user: str, last: int | None, how: str =
     ranges: list[tuple[int, int]] = []
     tasks: list[tuple[int, Runs]] = []
     for text in dict.fromkeys(texts):
-        if is_last(text):
-            if last is None:
-                raise ConfigError(no_last(user))
-            text = with_last(text, str(last))
+        if is_last(text) and last is None:
+            raise ConfigError(no_last(user))
         if text == "@me":
             wanted = replace(wanted, user=user)
         elif "_" in text:
-            tasks.append(read_tasks(text, how))
+            tasks.append(read_tasks(text, how, last))
+        elif text == "last" and last is not None:
+            ranges.append((last, last))
         else:
             ranges.append(read_range(text, how))
     return replace(wanted, ranges=tuple(ranges), tasks=tuple(tasks))
@@ -41,7 +41,7 @@ def read_selectors(texts: Iterable[str], user: str, last: int | None, how: str =
 
 def is_last(text: str) -> bool:
     """Whether the text selects the user's last job, or tasks of it: `last`, `last_7`."""
-    return text.partition("_")[0] == "last"
+    return text == "last" or text.startswith("last_")
 
 
 def with_last(text: str, job: str) -> str:
@@ -67,9 +67,10 @@ def is_selector(text: str) -> bool:
     return bool(line) and is_array and indexes[:1].isascii() and indexes[:1] in "[0123456789"
 
 
-def read_tasks(text: str, how: str = HOW) -> tuple[int, Runs]:
+def read_tasks(text: str, how: str = HOW, last: int | None = None) -> tuple[int, Runs]:
     """Raises ConfigError."""
-    array, _, listed = text.partition("_")
+    named = text if last is None or not is_last(text) else with_last(text, str(last))
+    array, _, listed = named.partition("_")
     if listed.startswith("[") and listed.endswith("]"):
         listed = listed[1:-1]
     if not is_number(array) or "%" in listed:

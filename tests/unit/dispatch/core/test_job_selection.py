@@ -55,7 +55,7 @@ def test_a_malformed_selector_is_one_line(text, line):
 def test_tasks_of_the_last_array():
     wanted = read_selectors(["last_3", "last_[5-6]"], "ann", 12)
     assert tasks_of(wanted.tasks, PLACED) == (((14, 14), (16, 17)), [])
-    with pytest.raises(ConfigError, match="'7_x' is not a list of tasks"):
+    with pytest.raises(ConfigError, match="'last_x' is not a list of tasks"):
         read_selectors(["last_x"], "ann", 7)
     with pytest.raises(ConfigError, match="ann has not queued any job"):
         read_selectors(["last_3"], "ann", None)
