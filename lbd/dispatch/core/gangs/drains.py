@@ -37,7 +37,6 @@ class Drain:
 
     def follow(self, owed_until_s: float, now_s: float) -> None:
         """Others pass until then at least; the next drain lasts as long as it would now."""
-        self.pass_to(now_s)
         if owed_until_s <= (now_s if self.keeps else self.until_s):
             return
         if self.keeps:
@@ -68,12 +67,12 @@ class Drains:
     _seen_s: float = 0.0  # when it was the current one last
 
     def turn_to(self, drain: Drain, now_s: float) -> None:
-        """Notes that slots are kept by this drain now, or others pass."""
+        """Advances this drain, by which slots are kept now, or others pass."""
+        drain.pass_to(now_s)
         before, self._current = self._current, drain
         if before is not None and before is not drain:
             kept_s = min(self._seen_s, before.until_s) - before.since_s
             drain.follow(self._seen_s + kept_s if before.keeps else before.until_s, now_s)
-        drain.pass_to(now_s)
         self._seen_s = now_s
 
     def of(self, user: str, now_s: float, drain_s: float) -> Drain:
