@@ -80,7 +80,7 @@ class Orders:
         if asked.verb in REQUEUES:
             await revival.read_names([row for row in rows if row.id in may])
         reply, unsettled_bytes = pb.ActReply(), 0
-        named, problems, skipped = found.named_words(), list(found.problems), list[Problem]()
+        named, problems, skipped = found.named_words(), list[Problem](), list[Problem]()
         in_turn = order.in_turn(rows)
         for number, row in enumerate(in_turn, 1):
             try:
@@ -106,8 +106,11 @@ class Orders:
                 unsettled_bytes = 0
             elif clock_s() - order.turn_began_s > TURN_S:
                 await order.next_turn()
-        if not reply.done_ids:
-            problems += skipped
+        if order.ends_jobs:  # said in the order in which they were given
+            reply.done_ids.reverse()
+            problems.reverse()
+            skipped.reverse()
+        problems = [*found.problems, *problems, *(() if reply.done_ids else skipped)]
         if until := await self._unwritten(asked):
             problems += of_each(reply.done_ids, f"done only once {until}; {UNLESS_RESTARTED}")
             reply = pb.ActReply()
@@ -168,10 +171,15 @@ class Order:
             await asyncio.sleep(0)
         self.turn_began_s = clock_s()
 
+    @property
+    def ends_jobs(self) -> bool:
+        asked = self._asked
+        return asked.verb == "kill" and (asked.signal in ENDING or asked.cancels_waiting)
+
     def in_turn(self, rows: Sequence[JobRow]) -> Sequence[JobRow]:
-        if self._asked.cancels_waiting:  # none may start while others are interrupted
-            return rows[::-1]
-        return rows
+        """Ends first what would start last: of 100,000 tasks that takes seconds, and none should
+        start because others have ended."""
+        return rows[::-1] if self.ends_jobs else rows
 
     def is_said(self, row: JobRow) -> bool:
         """Whether the error was already reported for another job of its gang."""

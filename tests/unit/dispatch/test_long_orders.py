@@ -83,3 +83,18 @@ async def test_of_the_orders_of_a_host_one_at_a_time_goes_on(world, monkeypatch)
         most = max(most, held - before)
     assert [len(reply.done_ids) for reply in await acting] == [100] * 8
     assert most <= 2, "one goes on, and one begins"
+
+
+async def test_an_order_to_end_jobs_begins_with_those_that_would_start_last(world, monkeypatch):
+    """While it ended the first ones of 100,000 tasks others started, that it was to end as well."""
+    count = 3 * ACTS_AT_ONCE
+    await world.submit(array(count))
+    order = {"user": "ann", "verb": "kill", "selectors": ["1"]}
+    with monkeypatch.context() as patch:
+        patch.setattr(orders, "ORDER_S", 0.0)
+        reply = await world.act(**order)
+    (left,) = reply.failures
+    tasks = [f"1_{index}" for index in range(count)]
+    assert list(left.ids) == tasks[:-ACTS_AT_ONCE]
+    assert list(reply.done_ids) == tasks[-ACTS_AT_ONCE:]
+    assert list((await world.act(**order)).done_ids) == tasks[:-ACTS_AT_ONCE]
