@@ -1,7 +1,7 @@
 """What `lbctl` and `lbrun` order for jobs: kill, hold, release, requeue, update."""
 
 import asyncio
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -106,10 +106,7 @@ class Orders:
                 unsettled_bytes = 0
             elif clock_s() - order.turn_began_s > TURN_S:
                 await order.next_turn()
-        if order.ends_jobs:  # said in the order in which they were given
-            reply.done_ids.reverse()
-            problems.reverse()
-            skipped.reverse()
+        order.restore_turns(reply.done_ids, problems, skipped)
         problems = [*found.problems, *problems, *(() if reply.done_ids else skipped)]
         if until := await self._unwritten(asked):
             problems += of_each(reply.done_ids, f"done only once {until}; {UNLESS_RESTARTED}")
@@ -180,6 +177,11 @@ class Order:
         """Ends first what would start last: of 100,000 tasks that takes seconds, and none should
         start because others have ended."""
         return rows[::-1] if self.ends_jobs else rows
+
+    def restore_turns(self, *lists: MutableSequence[str] | MutableSequence[Problem]) -> None:
+        """Puts what was found in turn into the order that the jobs were given in."""
+        for one in lists if self.ends_jobs else ():
+            one.reverse()
 
     def is_said(self, row: JobRow) -> bool:
         """Whether the error was already reported for another job of its gang."""

@@ -7,19 +7,20 @@
 Only the children of a process that joins a PID namespace are in it, so a process outside must wait
 for the command and pass signals on. Rules:
 
-- With a terminal as stdin and stdout, the command gets a process group of its own and the terminal,
-  like under a shell; when it stops, so do we.
+- With a terminal as stdin and stdout, the command gets a process group of its own, like under a
+  shell, and the terminal while our own group has it; when it stops, so do we.
 - With no terminal at all it also has its own group, so that a signal to our group arrives once.
 - With some of each (`lbrun … | less`) it stays in our group, because the terminal belongs to that
   whole group. The terminal's signals reach it directly and are not sent again.
-- The exit status is 128+N when signal N ended the command. The command does not outlive us, even
-  when we are killed.
+- When a signal ended the command it ends us too, so that a shell's loop ends with it. The command
+  does not outlive us, even when we are killed.
 
 Imports only what a bare interpreter loads quickly: this runs for each `lbrun` of a lab host.
 """
 
 import ctypes
 import os
+import resource
 import signal
 import sys
 
@@ -33,6 +34,7 @@ PASSED_ON = frozenset(
         signal.SIGUSR2, signal.SIGALRM, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT,
     }
 )  # fmt: skip
+OF_TERMINAL = (signal.SIGTTIN, signal.SIGTTOU)  # they stop a background group that uses it
 HELD = PASSED_ON | {signal.SIGCHLD, signal.SIGTTOU}
 
 
@@ -65,11 +67,27 @@ def is_foreground() -> bool:
         return False
 
 
+def give_terminal(group: int) -> None:
+    """Lets the group have the terminal if our group has it."""
+    if is_foreground():
+        os.tcsetpgrp(0, group)
+
+
+def take_terminal(group: int) -> None:
+    """Takes the terminal back if the group has it."""
+    try:
+        if os.tcgetpgrp(0) == group:
+            os.tcsetpgrp(0, os.getpgrp())
+    except OSError:  # it was hung up, or controls another session
+        return
+
+
 def attached(command: list[str]) -> int:
-    """Runs the command and returns its exit status."""
+    """Runs the command and returns its exit status, negative for a signal."""
     terminals = [os.isatty(descriptor) for descriptor in range(3)]
-    owns_terminal = terminals[0] and terminals[1] and is_foreground()
-    own_group = owns_terminal or not any(terminals)
+    uses_terminal = terminals[0] and terminals[1]
+    own_group = uses_terminal or not any(terminals)
+    gets_terminal = uses_terminal and is_foreground()
     held_before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
     me = os.getpid()
     child = os.fork()
@@ -77,17 +95,16 @@ def attached(command: list[str]) -> int:
         die_with_parent(me)
         if own_group:
             os.setpgid(0, 0)
-        if owns_terminal:
+        if gets_terminal:
             os.tcsetpgrp(0, os.getpgrp())
         os._exit(become(command, held_before))
     try:
-        return wait_for(child, own_group, owns_terminal)
+        return wait_for(child, own_group, uses_terminal)
     finally:
-        if owns_terminal:
-            os.tcsetpgrp(0, os.getpgrp())
+        take_terminal(child)
 
 
-def wait_for(child: int, own_group: bool, owns_terminal: bool) -> int:
+def wait_for(child: int, own_group: bool, uses_terminal: bool) -> int:
     while True:
         info = signal.sigwaitinfo(HELD)
         number = info.si_signo
@@ -103,22 +120,35 @@ def wait_for(child: int, own_group: bool, owns_terminal: bool) -> int:
         if pid == 0:
             continue
         if not os.WIFSTOPPED(status):
-            code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else 128 - code
-        stop_with(child, own_group, owns_terminal)
+            return os.waitstatus_to_exitcode(status)
+        if uses_terminal and os.WSTOPSIG(status) in OF_TERMINAL and is_foreground():
+            give_terminal(child)  # our shell has since brought us to the foreground
+            os.killpg(child, signal.SIGCONT)
+        else:
+            stop_with(child, own_group, uses_terminal)
 
 
-def stop_with(child: int, own_group: bool, owns_terminal: bool) -> None:
+def stop_with(child: int, own_group: bool, uses_terminal: bool) -> None:
     """The command has stopped: stop too, for our shell to see, then continue both."""
-    if owns_terminal:
-        os.tcsetpgrp(0, os.getpgrp())
+    take_terminal(child)
     os.kill(os.getpid(), signal.SIGSTOP)
-    if owns_terminal:
-        os.tcsetpgrp(0, child)
+    if uses_terminal:
+        give_terminal(child)
     if own_group:
         os.killpg(child, signal.SIGCONT)
     else:
         os.kill(child, signal.SIGCONT)
+
+
+def ended_like(status: int) -> int:
+    """Returns the exit status of the command, or is ended by the signal that ended it."""
+    if status < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the command has left its own
+        if status not in (-signal.SIGKILL, -signal.SIGSTOP):
+            signal.signal(-status, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.kill(os.getpid(), -status)
+    return status if status >= 0 else 128 - status
 
 
 def spawned(command: list[str], log: str) -> int:
@@ -177,7 +207,7 @@ def main(argv: list[str]) -> int:
     except OSError as error:
         sys.stderr.write(f"lbd lab: {directory}: {error.strerror}\n")
         return CANNOT_EXECUTE
-    return attached(command) if log is None else spawned(command, log)
+    return ended_like(attached(command)) if log is None else spawned(command, log)
 
 
 if __name__ == "__main__":
