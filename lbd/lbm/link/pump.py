@@ -290,7 +290,7 @@ class Sink:
         self._gone = gone
         self._queue: deque[bytes | bytearray | memoryview] = deque()
         self._queued_bytes = 0
-        self._more = asyncio.Event()
+        self.behind = asyncio.Event()  # not everything is written
         self._current: bytes | bytearray | memoryview = b""  # possibly written in part
         self._current_from = 0
         self._is_turned = False
@@ -316,12 +316,12 @@ class Sink:
             append_joined(self._queue, data)
         else:
             self._state.ended = True
-        self._more.set()
+        self.behind.set()
 
     def then(self, call: Callable[[], None], limit_s: float) -> None:
         """Calls `call` once all data put so far is written, at the latest when the limit of the
         first that waits is over. Of several only the last is called: all have the same to say."""
-        if not self._more.is_set():
+        if not self.behind.is_set():
             return call()
         if self._next is None:
             asyncio.get_running_loop().call_later(limit_s, self._call)
@@ -368,8 +368,8 @@ class Sink:
                 if state.ended:
                     await self._pass_on_end()
                     return
-                self._more.clear()
-                await self._more.wait()
+                self.behind.clear()
+                await self.behind.wait()
         finally:
             self._over()
 

@@ -29,6 +29,7 @@ from lbd.net.gen import lbm_pb2
 
 STOPPED = "stopped by a signal"
 MANY_VARIABLES = 10_000  # more are looked at beside the event loop: 0.3 s for 250,000
+BUSY_S = 30.0  # for a host that swaps to end a command
 REMARK_AFTER_S = 3.0  # of waiting for a slot; soon after lbm.named_wait_s most have one beyond them
 
 
@@ -153,6 +154,9 @@ class RemoteCommand:
         """`keep`: the caller's descriptors may be needed again. Raises LbdError, TimeoutError."""
         run = self.run
         if (ended := run.ended_already()) is None:  # otherwise it needs no descriptors
+            if limit_s := self._request.timeout_s:  # the host keeps it, unless it is hung or lies
+                since = f"after it began with a time limit of {limit_s:g} s"
+                run.end_limit.set(limit_s + self._end_within_s, since)
             if not run.is_following:
                 run.attach(await self._client.descriptors(keep=keep))
             ended = await run.follow(self)
@@ -178,6 +182,13 @@ class RemoteCommand:
     def force(self) -> None:
         """Ends all of it at once, if it has begun."""
         self.run.send(stream.FORCE)
+        self.run.end_limit.set(self._end_within_s, "after it was killed")
+
+    @property
+    def _end_within_s(self) -> float:
+        """Within this a host ends a command that it has to end, and reports that."""
+        limits = self._home.config.lbm
+        return limits.kill_grace_s + limits.orphan_after_s + BUSY_S
 
     def leave(self, left: Outbound) -> None:
         """Leaves its state for another LBM. Raises NotNow."""

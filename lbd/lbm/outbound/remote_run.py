@@ -18,6 +18,7 @@ from lbd.lbm.link import wire as tags
 from lbd.lbm.link.conversation import FEW_BYTES, Conversation, Message
 from lbd.lbm.link.opened_links import PeerLinks
 from lbd.lbm.link.user_threads import StdFds
+from lbd.lbm.outbound.end_limit import EndLimit
 from lbd.lbm.outbound.remote_stdio import RemoteStdio
 from lbd.lbm.outbound.reported_end import checked_end
 from lbd.lbm.session.client import Follower
@@ -61,6 +62,7 @@ class RemoteRun:
         self._early: list[Message] = []
         self._ended = False
         self._final: lbm_pb2.Ended | None = None
+        self.end_limit = EndLimit()
 
     async def start(
         self,
@@ -191,7 +193,7 @@ class RemoteRun:
                         self._hear(talk, stdio, tag, body)
                     except ValueError as fault:
                         raise LostContact(f"protocol error from {self._host}: {fault}") from None
-            received = await talk.read()
+            received = await self.end_limit.read(talk, stdio, self._host)
 
     def _hear(self, talk: Conversation, stdio: RemoteStdio, tag: bytes, body: memoryview) -> None:
         if tag in (tags.STDOUT, tags.STDERR):

@@ -184,6 +184,11 @@ class RemoteStdio:
         is_read = self._stdin is not None and self._stdin.read_bytes
         return not self._state.has_printed and not is_read
 
+    @property
+    def is_unread(self) -> bool:
+        """Whether a reader has not taken yet what has arrived of the output."""
+        return any(sink.behind.is_set() for sink in self._sinks.values())
+
     def trouble(self) -> str:
         """Why not all of the input or output was moved; "" if it was."""
         ends = (("standard input", self._stdin), ("standard output", self._sinks.get(1)))

@@ -1,66 +1,26 @@
 """Whether an ended command could restart elsewhere, judged by the data that passed through us."""
 
 import asyncio
-import contextlib
 import os
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
-from lbd.config.schema import LbmConfig
 from lbd.errors import LostContact
 from lbd.lbm.core.pauses import Pauses
 from lbd.lbm.link import wire
 from lbd.lbm.link.conversation import FEW_BYTES, READ_AT_ONCE, Stream
-from lbd.lbm.link.user_threads import StdFds, UserThreads
+from lbd.lbm.link.user_threads import StdFds
 from lbd.lbm.link.window import EACH_BYTES, budget_of_windows
 from lbd.lbm.outbound import remote_command
 from lbd.lbm.outbound.remote_command import RemoteCommand
-from lbd.lbm.outbound.remote_run import SHOWN_BYTES, RemoteRun
-from lbd.lbm.outbound.remote_stdio import RemoteStdio
-from lbd.local.budget import Share
+from lbd.lbm.outbound.remote_run import SHOWN_BYTES
 from lbd.local.rate_limit import TimeShares
 from lbd.net.gen import lbm_pb2
+from tests.unit.lbm.outbound.far_host import FarHost, run_on, with_an_output
 from tests.unit.until import until
 
 ENDED = lbm_pb2.Ended(exit_status=0, cause="evicted").SerializeToString()
-
-
-class FarHost:
-    """Answers on the single conversation that is opened."""
-
-    def __init__(self):
-        self.stream = Stream(self.take)
-        self.shares = TimeShares()
-        self.typed = b""
-        self.starts = True
-        self.started = lbm_pb2.Started()
-        self.granted = {}
-        self.has_input = asyncio.Event()
-
-    async def take(self, message):
-        for _, tag, body in wire.unpack(message):
-            if tag in (wire.RUN, wire.WORKDIR) and self.starts:
-                self.says(wire.STARTED, self.started.SerializeToString())
-            elif tag == wire.STDIN and body:
-                self.typed += bytes(body)
-                self.has_input.set()
-            elif tag == wire.DELIVERED:
-                number, _, self.granted[number] = wire.read_delivered(bytes(body))
-
-    async def converse(self, _host, _address):
-        return self.stream.converse(1)
-
-    def says(self, tag, body=b""):
-        self.stream.deliver(1, tag, memoryview(body))
-
-
-def run_on(far, windows=None):
-    threads = UserThreads().of(os.getuid())
-    shares = partial(Share, windows or budget_of_windows(), os.getuid())
-    move = partial(RemoteStdio, threads, shares)
-    return RemoteRun(LbmConfig(), far, "h2", "h2:1", move)
 
 
 async def ended(given=b"", printed=b""):
@@ -253,26 +213,9 @@ async def test_what_a_host_sends_after_the_end_is_not_kept(end):
     run.close()
 
 
-@contextlib.asynccontextmanager
-async def with_an_output(far, windows=None):
-    """Yields a run that has started, and the end of a pipe from which its output can be read."""
-    run = run_on(far, windows)
-    await run.start(lbm_pb2.RunRequest(job_id="1"))
-    shown, printing = os.pipe()
-    run.attach(StdFds(None, printing, None))
-    following = asyncio.create_task(run.follow(None))
-    try:
-        yield following, shown
-    finally:
-        following.cancel()
-        await asyncio.wait([following])
-        run.close()
-        os.close(shown)
-
-
 async def test_a_host_that_sends_more_output_than_was_granted_has_lost_the_command():
     far = FarHost()
-    async with with_an_output(far) as (following, _):
+    async with with_an_output(far) as (_, following, _):
         for _ in range(3):
             far.says(wire.STDOUT, bytes(wire.FIRST_WINDOW_BYTES))
         with pytest.raises(LostContact, match="protocol error from h2: more than its stream"):
@@ -284,7 +227,7 @@ async def test_output_is_granted_as_it_is_read_within_the_budget_of_its_user():
     windows = budget_of_windows()
     windows.add(os.getuid(), EACH_BYTES - 3 * wire.FIRST_WINDOW_BYTES)
     far = FarHost()
-    async with with_an_output(far, windows) as (following, shown):
+    async with with_an_output(far, windows) as (_, following, shown):
         for _ in range(64):
             far.says(wire.STDOUT, bytes(wire.FIRST_WINDOW_BYTES))
             count = 0
