@@ -19,6 +19,7 @@ commands run that it sent under an earlier certificate.
 
 import asyncio
 import inspect
+import logging
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +31,9 @@ import grpc.aio
 
 from lbd.errors import LbdError, PeerError
 from lbd.local.budget import Budget, BudgetOfRequests
+from lbd.local.rate_limit import Rates
 from lbd.local.turns import Turns
+from lbd.process.boot_clock import clock_s
 
 if TYPE_CHECKING:  # generic in the stubs only
     from collections.abc import Awaitable, Callable
@@ -54,6 +57,8 @@ IN_HAND_OF_ALL_BYTES = 1 << 30  # of all callers
 # allocator keeps as much again: four times this is what one host can take from the daemon.
 UNREAD_BYTES = 32 << 20
 UNREAD = "bytes of unread answers"
+FAULTS_PER_S, FAULTS_AT_ONCE = 0.1, 10.0  # of the calls of one host, logged with their traceback
+log = logging.getLogger("lbd.net")
 
 
 class Callers(Protocol):
@@ -162,17 +167,19 @@ class GuardedCalls(grpc.GenericRpcHandler):
         self._unread = Budget(UNREAD_BYTES, sys.maxsize)
         self._unread_of_streams = Budget(UNREAD_BYTES, sys.maxsize)
         self._turns = Turns(READ_AT_ONCE, READ_SHARED)
+        self._faults = Rates(FAULTS_PER_S, FAULTS_AT_ONCE)
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> "Handler":
         if known := self._known.get(handler_call_details.method):
             return known
         for one in self._handlers:
             if (handler := one.service(handler_call_details)) is not None:
-                found = self._known[handler_call_details.method] = self._guarded(handler)
+                method = handler_call_details.method
+                found = self._known[method] = self._guarded(handler, method)
                 return found
         return None
 
-    def _guarded(self, handler: "Handler") -> "Handler":
+    def _guarded(self, handler: "Handler", method: str) -> "Handler":
         assert handler is not None
         body = (
             handler.unary_unary
@@ -207,6 +214,12 @@ class GuardedCalls(grpc.GenericRpcHandler):
                     await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(problem))
                 except PeerError as problem:  # part of what it asked for may have been done
                     await context.abort(grpc.StatusCode.ABORTED, str(problem))
+                except grpc.aio.AbortError:
+                    raise
+                except Exception as fault:  # of ours, which a host may bring about without end
+                    self._log_fault(fault, method, self._trust.asker(context))
+                    text = f"{method} failed here by {type(fault).__name__}; the log says where"
+                    await context.abort(grpc.StatusCode.INTERNAL, text)
             except grpc.aio.AbortError as problem:
                 # gRPC keeps the exception, which would keep everything its frames refer to,
                 # including the request.
@@ -217,6 +230,10 @@ class GuardedCalls(grpc.GenericRpcHandler):
         if handler.response_streaming:
             make = grpc.stream_stream_rpc_method_handler
         return make(call, handler.request_deserializer, handler.response_serializer)
+
+    def _log_fault(self, fault: Exception, method: str, asker: str) -> None:
+        if self._faults.turn_s(asker, clock_s(), 0.0) is not None:
+            log.error("%s, called by %s, failed", method, asker, exc_info=fault)
 
     async def _answer(self, body: "Body", asker: str, context: "Context") -> bytes:
         """Answers one request once it has arrived."""

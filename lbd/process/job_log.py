@@ -94,15 +94,21 @@ class RecentLines:
         return [one._replace(text=one_line(one.text, LINE_CHARS_MAX)) for one in shown], is_cut
 
 
-def newest(lines: Sequence[Line]) -> tuple[list[Line], bool]:
+def newest(
+    lines: Sequence[Line], most: int = SHOWN_LINES, chars: int = SHOWN_CHARS
+) -> tuple[list[Line], bool]:
     """Returns as many of the last lines as fit one answer, and whether there are others."""
-    room, count = SHOWN_CHARS, 0
-    for line in reversed(lines[-SHOWN_LINES:]):
-        room -= len(line.job) + len(line.text)
+    room, count = chars, 0
+    for line in reversed(lines[-most:] if most else ()):
+        room -= size_of(line)
         if room < 0:
             break
         count += 1
     return list(lines[len(lines) - count :]), count < len(lines)
+
+
+def size_of(line: Line) -> int:
+    return len(line.job) + len(line.text)
 
 
 RECENT = RecentLines()  # of this process

@@ -25,6 +25,7 @@ from lbd.local.caller import Caller
 from lbd.local.json_client import OneQuestion
 from lbd.local.json_socket import Json, Refusal
 from lbd.net.gen import lbm_pb2 as pb
+from lbd.policy.even_share import even_share
 from lbd.process import job_log
 from lbd.process.job_log import Line, RecentLines
 from lbd.text.job_limits import TIME_MAX
@@ -140,30 +141,45 @@ class DaemonLines:
 
 
 class Gathered:
-    """The lines of all hosts. Lines from other hosts are checked and bounded here."""
+    """The lines of all hosts. Lines from other hosts are checked and bounded here: a host that says
+    much, or dates its lines ahead, takes no room from the others."""
 
     def __init__(self) -> None:
         self.missing: dict[str, str] = {}
         self._withheld: dict[str, str] = {}
-        self._rows: list[tuple[Line, str, str]] = []
+        self._rows: dict[str, list[tuple[Line, str]]] = {}  # by host; with the daemon
         self._more = False
 
     def add(self, host: str, job: str, reply: pb.LinesReply) -> None:
         if reply.withheld:
             self._withheld[host] = one_line(reply.withheld)
         told = reply.lines[-len(DAEMONS) * job_log.SHOWN_LINES :]
-        self._rows += [(checked(one), host, one.daemon) for one in told if is_about(one, job)]
+        rows = [(checked(one), one.daemon) for one in told if is_about(one, job)]
+        self._rows[host] = sorted(rows)
         self._more |= reply.more
-        self._rows.sort()
-        shown, is_cut = job_log.newest([line for line, _, _ in self._rows])
-        self._rows = self._rows[len(self._rows) - len(shown) :]
-        self._more |= is_cut
+        counts = [len(rows) for rows in self._rows.values()]
+        sizes = [sum(job_log.size_of(line) for line, _ in rows) for rows in self._rows.values()]
+        most = even_share(counts, job_log.SHOWN_LINES)
+        chars = even_share(sizes, job_log.SHOWN_CHARS)
+        if most is None and chars is None:
+            return
+        for of, rows in self._rows.items():
+            lines = [line for line, _ in rows]
+            shown, is_cut = job_log.newest(
+                lines,
+                job_log.SHOWN_LINES if most is None else most,
+                job_log.SHOWN_CHARS if chars is None else chars,
+            )
+            self._rows[of] = rows[len(rows) - len(shown) :]
+            self._more |= is_cut
 
     def answer(self, job: str) -> Json:
         lines = [
             {"time": line.unix_s, "host": host, "daemon": daemon, "level": line.level,
              "job": line.job, "text": line.text}
-            for line, host, daemon in self._rows
+            for line, host, daemon in sorted(
+                (line, host, daemon) for host, rows in self._rows.items() for line, daemon in rows
+            )
         ]  # fmt: skip
         missing = dict(sorted(self.missing.items()))
         withheld = dict(sorted(self._withheld.items()))

@@ -149,9 +149,10 @@ class UsageAnswers:
         reply = await self._of(asker, host, self.past, "Past", asked, pb.PastReply)
         # with numbers, a user may have another name there
         whose = "" if self._goes_by_uid else asked.user
+        latest = time.time() + CLOCK_OFF_S  # later ends would come before those of all other hosts
         rows = [job_json(job) | {"number": job.number} for job in reply.jobs[:PAST_MAX]
                 if has_times(job) and (host == own or is_past_of(host, job))
-                and whose in ("", job.user)]  # fmt: skip
+                and job.finished <= latest and whose in ("", job.user)]  # fmt: skip
         return {
             "jobs": rows,
             "more": reply.more,

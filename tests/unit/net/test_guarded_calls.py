@@ -6,7 +6,6 @@ import contextlib
 import gc
 import tracemalloc
 from collections import Counter
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
@@ -21,15 +20,17 @@ from lbd.net.guarded_calls import CALLS_MAX, READ_AT_ONCE, Answers, Counted
 from lbd.net.peers import Peers
 from lbd.net.tls import certificate_of
 from tests.unit.enrolment import joined, made_authority
+from tests.unit.net.call_server import (
+    MAKERS,
+    OPTIONS,
+    as_host,
+    free_port,
+    said,
+    serving,
+    size_of,
+)
 from tests.unit.net.raw_http2 import WINDOW_BYTES, RawClient
 
-MAKERS = {
-    "Answers": grpc.unary_stream_rpc_method_handler,
-    "Asks": grpc.stream_unary_rpc_method_handler,
-    "Both": grpc.stream_stream_rpc_method_handler,
-}
-OPTIONS = transport.options(1 << 20, 10.0)
-KEY = "k" * 40
 LONG = 1 << 19  # bytes: more than a window, less than a message may have
 
 
@@ -118,35 +119,6 @@ def test_all_clients_of_an_lbm_may_wait_on_one_connection():
     """One user with 1024 calls that waited for jobs kept others of that host from the queue."""
     assert 1.5 * LbmConfig().max_clients <= CALLS_MAX
     assert dict(OPTIONS)["grpc.max_concurrent_streams"] == CALLS_MAX
-
-
-@asynccontextmanager
-async def serving(**bodies):
-    """Serves methods by the start of their names, without certificates; yields the port."""
-    makers = MAKERS | {"Once": grpc.unary_unary_rpc_method_handler}
-    handlers = {name: makers[name](body) for name, body in bodies.items()}
-    services = [grpc.method_handlers_generic_handler("test.S", handlers)]
-    port = free_port()
-    trust = transport.Plain("h1", KEY)
-    server = transport.bind("127.0.0.1", port, trust, set(), services, OPTIONS)
-    await server.start()
-    try:
-        yield port
-    finally:
-        await server.stop(None)
-
-
-def as_host(name):
-    return transport.Plain(name, KEY).metadata
-
-
-async def said(channel, host, request):
-    asking = channel.unary_unary("/test.S/Once")
-    return await asking(request, metadata=as_host(host), timeout=20)
-
-
-async def size_of(request, _context):
-    return str(len(request)).encode()
 
 
 @pytest.mark.parametrize("method", ["Once", "Answers"])
@@ -344,13 +316,6 @@ async def test_who_was_revoked_takes_nothing_from_who_has_joined_again(hosts):
     assert h1.asker(Call()) == "h2 (revoked)"
     shown = b"none of ours"
     assert h1.asker(Call()) == transport.NOBODY
-
-
-def free_port():
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def calls_in(path):

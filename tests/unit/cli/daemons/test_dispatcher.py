@@ -29,7 +29,7 @@ from lbd.model import HostId
 from lbd.net.transport import Plain
 from lbd.process import last_words
 from lbd.text.dispatcher_phrases import cause_in, silence
-from tests.unit.net.test_guarded_calls import free_port
+from tests.unit.net.call_server import free_port
 from tests.unit.until import until
 
 URL = "postgresql://lbd@db/lbd"

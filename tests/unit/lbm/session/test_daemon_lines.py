@@ -208,3 +208,18 @@ def test_the_lines_of_a_host_are_limited():
     assert reply["lines"][-1]["time"] == 4999.0
     assert all(len(one["text"]) <= 500 and one["text"].isprintable() for one in reply["lines"])
     assert reply["withheld"]["h2"] == "a?[2J"
+
+
+@pytest.mark.parametrize("text", ["x", "x" * 500])
+def test_a_host_that_says_much_and_dates_it_ahead_hides_no_other_hosts_lines(text):
+    """It had all the room, by as many lines as fit one answer, of the year 2100."""
+    gathered = Gathered()
+    flood = [said(unix_s=4e9 + at, text=text) for at in range(5000)]
+    gathered.add("h2", "7", lbm_pb2.LinesReply(lines=flood))
+    gathered.add("h3", "7", lbm_pb2.LinesReply(lines=[said()]))
+    gathered.add("h4", "7", lbm_pb2.LinesReply(lines=[said()]))
+    reply = gathered.answer("7")
+    shown = [one["host"] for one in reply["lines"]]
+    assert shown[:2] == ["h3", "h4"]
+    assert len(shown) > 100
+    assert reply["more"]

@@ -10,6 +10,7 @@ from lbd.config.access import AdminConfig, AdmissionConfig, UsersConfig
 from lbd.config.schema import Config, HostConfig, StatsConfig
 from lbd.errors import PeerError
 from lbd.lbm.session.usage_questions import (
+    CLOCK_OFF_S,
     GAPS_MAX,
     PAST_MAX,
     PATTERN_CHARS,
@@ -228,7 +229,8 @@ class Other:
 
 async def test_a_past_job_with_impossible_times_spoils_no_history():
     sound = pb.JobRecord(id="h2-1", origin="h2", submitted=NOW, finished=NOW)
-    odd = [pb.JobRecord(id="h2-2", origin="h2", finished=at) for at in (math.nan, math.inf, -1.0)]
+    times = math.nan, math.inf, -1.0, time.time() + 2 * CLOCK_OFF_S  # the last hid other hosts'
+    odd = [pb.JobRecord(id="h2-2", origin="h2", finished=at) for at in times]
     cluster = Other(pb.PastReply(jobs=[*odd, sound], withheld="\x1b[2Jadmin.hosts\n"))
     home = SimpleNamespace(config=Config(), usage=None, cluster=cluster)
     answers = UsageAnswers(home, SimpleNamespace(), SimpleNamespace(include=lambda _: True))
