@@ -53,11 +53,12 @@ def act(
         else:
             done.results.extend(results_in(reply))
             done.errors.extend(texts(reply, "errors"))
-    for name in named:  # last: each may have to wait for its host
-        if verb == "kill":
-            done.add(plain_commands.kill(daemons, name, signal))
-        else:
-            done.add(plain_commands.only_queued(name, verb))
+    if verb == "kill":  # last: each may have to wait for its host
+        for one in plain_commands.kill(daemons, named, signal):
+            done.add(one)
+        return done
+    for name in named:
+        done.add(plain_commands.only_queued(name, verb))
     return done
 
 

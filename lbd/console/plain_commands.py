@@ -4,7 +4,8 @@ import math
 import re
 import shlex
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lbd.console.daemons import Daemons, NeverRan
@@ -20,6 +21,7 @@ from lbd.text.placement_phrases import PHRASES
 PLAIN = re.compile(r"(?=.*[^0-9-])[A-Za-z0-9][A-Za-z0-9._-]*-[0-9]+")  # not a range such as 2-5
 ANSWER_S = 25.0
 PATIENCE_S = 15.0
+SILENT_MAX = 2  # times that a host is asked in vain
 PAUSE_S = 0.5
 RETRY_FOR_S = 60.0  # for an LBM that is restarting
 NOT_QUEUED = "is a plain lbrun; only queued jobs can be"
@@ -149,13 +151,39 @@ def where_its_output_went(job: Json) -> str:
     )
 
 
-def kill(daemons: Daemons, name: str, signal: int) -> Json:
-    """Sends the signal and returns the result."""
-    try:
-        ask(daemons, "kill", name, signal=signal)
-    except LbdError as problem:
-        return acted(name, str(problem))
-    return acted(name)
+def kill(daemons: Daemons, names: Sequence[str], signal: int) -> Iterator[Json]:
+    """Sends the signal and yields the results. Hosts take turns, and one that is silent again is
+    not waited for any more: it may list very many commands."""
+    silent, why = Counter[str](), dict[str, str]()
+    for name in hosts_in_turn(names):
+        host = host_of(name)
+        if silent[host] >= SILENT_MAX:
+            yield acted(name, f"{name} was not signalled: {why[host]}")
+            continue
+        try:
+            ask(daemons, "kill", name, signal=signal)
+        except LbdError as problem:
+            if kind_of(problem) == "unavailable":
+                silent[host] += 1
+                why[host] = str(problem)
+            yield acted(name, str(problem))
+        else:
+            yield acted(name)
+
+
+def host_of(name: str) -> str:
+    """The host where a command was typed."""
+    return name.rpartition("-")[0]
+
+
+def hosts_in_turn(names: Sequence[str]) -> list[str]:
+    """Returns the first command of each host, the second of each, and so on."""
+    seen = Counter[str]()
+    turns = list[tuple[int, str]]()
+    for name in names:
+        seen[host := host_of(name)] += 1
+        turns.append((seen[host], name))
+    return [name for _, name in sorted(turns, key=lambda turn: turn[0])]
 
 
 def acted(name: str | None, error: str = "", still_open: str = "") -> Json:
