@@ -21,6 +21,7 @@ GRAMMAR = Grammar(
     kept=words_of("partition account qos reservation wckey"),
 )  # fmt: skip
 USAGE = "usage: scancel [-s SIGNAL] [-n NAME] [-u USER | --me] [-t STATE] [ID...]"
+IDS_AT_ONCE = 1000  # as many as one question may name
 
 
 def run(words: list[str]) -> int:
@@ -41,7 +42,8 @@ def run(words: list[str]) -> int:
         ids = filtered(given, ids)
     elif not ids:
         raise SlurmError("No job identification provided")
-    problems = [problem for one in ids for problem in act("kill", [one], signal=number)]
+    orders = (ids[at : at + IDS_AT_ONCE] for at in range(0, len(ids), IDS_AT_ONCE))
+    problems = [problem for some in orders for problem in act("kill", some, signal=number)]
     left = [one for one in problems if "ended" not in one]
     if left:
         raise SlurmError(*(f"Kill job error: {one}" for one in left))

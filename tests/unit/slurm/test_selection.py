@@ -53,7 +53,7 @@ def test_scancel_ends_nothing_of_another_partition_even_where_partitions_are_ign
 
 
 def test_scancel_says_of_each_job_why_it_was_not_ended(monkeypatch):
-    monkeypatch.setattr(scancel, "act", lambda verb, ids, **_: [f"no job {ids[0]}"])
+    monkeypatch.setattr(scancel, "act", lambda verb, ids, **_: [f"no job {one}" for one in ids])
     with pytest.raises(SlurmError) as caught:
         scancel.run(["7", "8"])
     assert caught.value.lines == ("Kill job error: no job 7", "Kill job error: no job 8")
