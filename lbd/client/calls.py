@@ -9,9 +9,10 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from lbd.client.complaints import Trouble
 from lbd.client.daemons import ask
@@ -20,9 +21,13 @@ from lbd.client.lbm_socket import find_runtime_dirs
 from lbd.console.job_output import printed_so_far
 from lbd.errors import ConfigError, LbdError, Unavailable
 from lbd.local.json_socket import SEVERAL, Json, Refusal
+from lbd.text.ranges import ranges_in
 
 Value = str | int | float | bool | os.PathLike[str] | None
-Option = Value | Sequence[str] | Mapping[str, str] | Mapping[str, int]
+Option: TypeAlias = (
+    "Value | Sequence[str | int | os.PathLike[str] | Job] | Mapping[str, str] | Mapping[str, int]"
+    " | Job"
+)
 Word = str | os.PathLike[str]
 
 ANSWER_S = 30.0
@@ -36,6 +41,8 @@ NOT_HERE = {
     "queue", "detach", "status_file", "tty", "no_tty", "explain", "json", "help", "version", "q",
     "d", "t", "no_stdin",
 }  # fmt: skip
+REPEATED = {"exclude", "need", "feature", "not_feature", "env", "send", "fetch"}
+OF_JOBS = {"after", "after_ok", "after_failed", "after_any", "after_task"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,15 +300,34 @@ def option_words(options: Mapping[str, Option]) -> list[str]:
             continue
         if value is True:
             words.append(option)
-        elif isinstance(value, Mapping):
-            words += [f"{option}={key}={text}" for key, text in value.items()]
-        elif isinstance(value, str | int | float | os.PathLike):
-            words.append(
-                f"{option}={os.fspath(value) if isinstance(value, os.PathLike) else value}"
-            )
         else:
-            words += [f"{option}={one}" for one in value]
+            words += [f"{option}={text}" for text in values_of(name, value)]
     return words
+
+
+def values_of(name: str, value: Option) -> list[str]:
+    """Returns what an option is given, each in turn. Raises TypeError."""
+    if isinstance(value, Mapping):
+        return [f"{key}={text}" for key, text in value.items()]
+    if isinstance(value, str | int | float | os.PathLike):
+        return [str(os.fspath(value) if isinstance(value, os.PathLike) else value)]
+    several: list[object] = [*value] if isinstance(value, Iterable) else [value]
+    if name in OF_JOBS:
+        return [",".join(str(getattr(one, "id", one)) for one in several)]
+    if name == "array":
+        return [",".join(indexes_of(several))]
+    if name not in REPEATED:
+        raise TypeError(f"{name}= takes one value, not {value!r}")
+    return [str(os.fspath(one) if isinstance(one, os.PathLike) else one) for one in several]
+
+
+def indexes_of(several: list[object]) -> Iterator[str]:
+    """Yields the indexes of an array as lbrun reads them. Raises TypeError."""
+    numbers = [one for one in several if isinstance(one, int)]
+    if wrong := [one for one in several if not isinstance(one, int)]:
+        raise TypeError(f"array= takes whole numbers or a text like '1-10', not {wrong[0]!r}")
+    for low, high in ranges_in(numbers):
+        yield str(low) if low == high else f"{low}-{high}"
 
 
 def completed_of(

@@ -51,7 +51,8 @@ def needs_of(
 class Executor(futures.Executor):
     """Runs Python functions on the hosts of the cluster.
 
-    - `slots`: maximum number of workers (default: as many as the hosts have slots).
+    - `slots`, or as other executors have it `max_workers`: maximum number of workers (default: as
+      many as the hosts have slots).
     - `host`: the only host to use.
     - `exclude`: hosts never to use.
     - `need`, `feature`, `not_feature`: what each worker needs of its host, as `["gpu=1"]` or
@@ -67,6 +68,7 @@ class Executor(futures.Executor):
         self,
         slots: int | None = None,
         *,
+        max_workers: int | None = None,
         host: str | None = None,
         exclude: Collection[str] = (),
         need: Collection[str] | Mapping[str, str | int] = (),
@@ -78,6 +80,9 @@ class Executor(futures.Executor):
         cache_bytes: int = CACHE_BYTES,
         result_bytes: int = RESULT_BYTES,
     ) -> None:
+        if slots is not None and max_workers is not None:
+            raise TypeError("slots= and max_workers= mean the same: give one")
+        slots = max_workers if slots is None else slots
         if slots is not None and slots < 1:
             raise ValueError(f"slots={slots}: an executor needs at least one")
         if not 0 < result_bytes < wire.FRAME_LIMIT_BYTES - wire.SMALL_LIMIT_BYTES:

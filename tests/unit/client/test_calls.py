@@ -10,6 +10,7 @@ from lbd.client.calls import (
     Client,
     Completed,
     IsArray,
+    Job,
     JobFailed,
     completed_of,
     id_of,
@@ -17,6 +18,8 @@ from lbd.client.calls import (
 )
 from lbd.errors import LbdError
 from lbd.local.json_socket import SEVERAL, Refusal
+
+JOB = Job(Client(), "7")
 
 
 def test_options_are_those_of_lbrun():
@@ -30,6 +33,36 @@ def test_options_are_those_of_lbrun():
         "--timeout=1.5", "--need=gpu=2", "--feature=big", "--not-feature=slow",
         "--not-feature=old",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("option", "word"),
+    [
+        ({"array": range(3)}, "--array=0-2"),
+        ({"array": [7, 1, 2, 9]}, "--array=1-2,7,9"),
+        ({"array": "1-10%2"}, "--array=1-10%2"),
+        ({"after": JOB}, "--after=7"),
+        ({"after_any": [JOB, 8, "9_1"]}, "--after-any=7,8,9_1"),
+        ({"after": "last"}, "--after=last"),
+    ],
+)
+def test_a_list_means_all_of_it(option, word):
+    """Only the last index of an array became a task, since lbrun was given each in turn."""
+    assert option_words(option) == [word]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"host": ["h2", "h3"]}, r"host= takes one value, not \['h2', 'h3'\]"),
+        ({"mem": ("2G",)}, "mem= takes one value"),
+        ({"array": [0.5]}, "array= takes whole numbers or a text like '1-10', not 0.5"),
+        ({"array": ["1-10"]}, "array= takes whole numbers or a text like '1-10', not '1-10'"),
+    ],
+)
+def test_a_list_that_would_be_read_as_its_last_value_is_refused(option, said):
+    with pytest.raises(TypeError, match=said):
+        option_words(option)
 
 
 @pytest.mark.parametrize("name", ["detach", "tty", "status_file", "help"])
