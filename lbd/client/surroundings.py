@@ -153,7 +153,7 @@ def make_request(options: Options, around: Surroundings, terminal: "Terminal | N
         flags += tags.FLAG_ROOTED if values["chdir"].startswith("/") else b""
     if around.joined:
         flags += tags.FLAG_JOINED
-    if "verbose" in plain or "status_file" in values:
+    if "verbose" in plain or ("status_file" in values and not options.queued):
         flags += tags.FLAG_TELL
     flags += tags.FLAG_PAUSES if "verbose" in plain or posix.isatty(2) else b""
     if "shim" in plain:

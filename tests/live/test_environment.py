@@ -13,7 +13,7 @@ GIVEN = {
 DENIED = {"DISPLAY", "SSH_AUTH_SOCK", "GITHUB_TOKEN", "XDG_RUNTIME_DIR"}
 
 
-LAB = partial(Lab.up, 2, "none", "--set", 'environment.allow=["OWN_*"]')
+LAB = partial(Lab.up, 2, "none", "--mode", "fcfs", "--set", 'environment.allow=["OWN_*"]')
 
 
 def seen(lab, *options, **more):
@@ -43,6 +43,15 @@ def test_verbose_names_the_withheld_variables(lab):
     said = result.stderr.partition("; variables withheld (environment.deny): ")[2]
     assert set(said.strip(" )\n").split(", ")) >= DENIED
     assert "secret" not in result.stderr
+
+
+@pytest.mark.parametrize("option", ["-d", "-q"])
+def test_verbose_names_them_of_queued_jobs_too(lab, option):
+    """It said nothing, and a script's job failed far away for want of its key."""
+    result = lab.run("h1", "lbrun", "-v", option, "true", env=GIVEN)
+    said = result.stderr.partition(": variables withheld (environment.deny): ")[2]
+    assert set(said.splitlines()[0].split(", ")) >= DENIED
+    assert "withheld" not in lab.run("h1", "lbrun", option, "true", env=GIVEN).stderr
 
 
 @pytest.mark.parametrize("options", [("-H", "h2"), ("--local",), ()])

@@ -145,7 +145,7 @@ class RemoteCommand:
             self._job.pid = answer.pid
             least, most = self._request.slots
             self._job.slots = max(least, min(most, answer.slots))
-            note = (f"; {answer.note}" if answer.note else "") + self.withheld
+            note = "".join(f"; {one}" for one in (answer.note, self.withheld) if one)
             return e.StartedThere(note, self._home.is_no_less_busy(answer))
         self._home.lim_questions.has_moved(self._place[0])
         return answer

@@ -101,7 +101,7 @@ def terminal_message(request: ClientRequest) -> lbm_pb2.Terminal | None:
 
 def withheld(names: list[str]) -> str:
     """For -v: the variables that a command may miss there."""
-    return f"; variables withheld (environment.deny): {names_shown(names)}" if names else ""
+    return f"variables withheld (environment.deny): {names_shown(names)}" if names else ""
 
 
 def stamp_message(stamp: Stamp | None) -> lbm_pb2.DirectoryStamp | None:

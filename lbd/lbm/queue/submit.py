@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from lbd.errors import LbdError, Unavailable
+from lbd.lbm.core.environment import DenyList
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.journey_events import LBRUN_FAILED, CommandEnd
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
-from lbd.lbm.outbound.request import make_request
+from lbd.lbm.outbound.request import make_request, withheld
 from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.queue.dispatcher_client import DispatcherClient, Watching
 from lbd.lbm.queue.early_frames import EarlyFrames, OnItsWay, report_waiting
@@ -185,7 +186,7 @@ async def _serve(
     text, last = str(reply.first), reply.first + reply.count - 1
     if name := submission.spec.files:
         await files.queued(note_of(name, caller.uid, request, (way.stamp, way.noted), reply))
-    queued = partial(say_queued, send, text, remarks(text, reply, options.key, request))
+    queued = partial(say_queued, send, text, remarks(text, reply, asked, home.denied))
     whose = submission.user, caller.uid, reply.ledger_token.hex()
     del taking, found, submission
     request.argv, request.environment, options.input = [], [], b""
@@ -217,11 +218,12 @@ async def say_queued(
     await send(tags.QUEUED, text.encode())
 
 
-def remarks(jobs: str, reply: pb.SubmitReply, key: str, request: ClientRequest) -> list[str]:
+def remarks(jobs: str, reply: pb.SubmitReply, asked: Asked, denied: DenyList) -> list[str]:
     """What the client says about its jobs once they are queued."""
+    request, options = asked
     lines = [*filter(None, (shell_line_remark(request.argv),))]
     if reply.is_other:
-        whose = f"--idempotency-key {key}: {jobs_do(jobs, 'has', 'have')} it"
+        whose = f"--idempotency-key {options.key}: {jobs_do(jobs, 'has', 'have')} it"
         lines.append(f"{whose}, a different command: nothing new was queued")
     if reply.warning:
         lines.append(f"{jobs_do(jobs, 'waits', 'wait')}: {reply.warning}")
@@ -229,6 +231,9 @@ def remarks(jobs: str, reply: pb.SubmitReply, key: str, request: ClientRequest) 
         lines.append(f"{jobs_do(jobs)} is cancelled: {reply.cancelled}")
     if reply.remark:
         lines.append(f"{jobs_do(jobs)}: {reply.remark}")
+    if request.has(tags.FLAG_TELL):
+        _, names = denied.outgoing(request.environment, request.let_through)
+        lines += [f"{jobs_do(jobs)}: {withheld(names)}"] if names else []
     return lines
 
 
