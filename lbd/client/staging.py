@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from _socket import socket
 
 COMPLAINT_BYTES = 4096
+PATTERN_SIGNS = b"*", b"?"  # that somebody quoted from the shell
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
 
@@ -46,6 +47,9 @@ class Staging:
             raise Trouble(
                 f"--fetch: {shown(directory)}, where it would be put, does not exist here"
             )
+        for path in self.fetch:
+            if any(sign in path for sign in PATTERN_SIGNS):
+                say(f"--fetch {shown(path)}: taken as a name; name each file, or a directory")
         mark = int.from_bytes(os.urandom(8), "big")
         try:
             Fetching(self.send, self.fetch, mark).check(directory)

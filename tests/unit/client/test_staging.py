@@ -106,3 +106,12 @@ def test_links_do_not_lead_out_together(tmp_path, monkeypatch):
         os.symlink(target, link)
     assert os.path.realpath("out/l") == str(tmp_path / "secret")
     assert [stays_inside(*link) for link in (up, out)] == [True, False]
+
+
+@pytest.mark.parametrize(("path", "is_said"), [("res*", True), ("a[1].txt", False)])
+def test_a_pattern_is_no_pattern_and_that_is_said_before_the_run(tmp_path, capfd, path, is_said):
+    """It was said after hours, by the command's exit status of 125."""
+    Staging(SimpleNamespace(send=[], fetch=[path]), bytes(tmp_path))
+    said = capfd.readouterr().err
+    assert said.startswith(f"lbrun: --fetch {path}: taken as a name") is is_said
+    assert bool(said) is is_said
