@@ -115,8 +115,9 @@ def read_input(options: Options, around: Surroundings) -> bytes:
         size += len(data)
         if size > INPUT_LIMIT_BYTES:
             raise Trouble(
-                f"standard input exceeds {INPUT_LIMIT_BYTES >> 20} MiB, too much for the queue; "
-                "let the command read a file, or use --no-stdin"
+                f"standard input exceeds {INPUT_LIMIT_BYTES >> 20} MiB; the queue takes "
+                "dispatch.max_input_bytes, 4 MiB unless that is set: let the command read a file, "
+                "or use --no-stdin"
             )
     return b"".join(pieces)
 

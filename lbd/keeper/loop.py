@@ -344,7 +344,7 @@ class Keeper:
                     job.left(now_s)
                 continue
             over = self.forget(name) or (KEEPER if self.quitting else "")
-            was_over = job.ended[0] != 0 and self._containment.ceilings.was_over(job.group)
+            was_over = self._containment.ceilings.was_over(job.group)
             self._say(exited(name, job, over, out_of_memory=was_over))
             if not is_removed or job.beside:
                 self._containment.forget(job.group, beside=job.beside)

@@ -27,6 +27,7 @@ NOT_KNOWN_YET = "not known yet: "  # begins what a forecast lacks
 OUTPUT_GONE = "which is no longer in this cluster"  # the host where output was kept
 NOT_STORED = "its output is not stored here, or no longer"  # says the host where it was kept
 OUTPUT_DROPPED = "its output was removed, because the disk was nearly full"  # the same, of others'
+CHILD_WAS = "one of the command's processes was "  # begins what is said of one that ended well
 NO_HOST = "no host "  # in the refusal of an id such as h9-1
 DISPATCHER = "the dispatcher"  # its entry among the hosts whose jobs are missing from a list
 # A job from sbatch is a shell that runs this line, followed by the script's name and its arguments.

@@ -59,6 +59,17 @@ def test_a_child_over_the_memory_of_the_command(two):
     assert "over its memory limit of 100.0M" in result.stderr
 
 
+def test_a_command_that_succeeds_without_a_child_that_was_over_its_memory(two):
+    """It had the answer of a run of which half was missing, and no word of that."""
+    need_cgroup(two, "memory")
+    result = on_h2(two, "--mem", "100M", "sh", "-c", f"{sys.executable} -IS -c '{HUNGRY}'; :")
+    killed = "killed: over its memory limit of 100.0M\n"
+    if result.returncode:  # cgroup 2 kills them together
+        assert (result.returncode, result.stderr) == (-9, f"lbrun: h2: {killed}")
+    else:
+        assert result.stderr.endswith(f"lbrun: h2: one of the command's processes was {killed}")
+
+
 def test_the_owner_allows_less(two, limits):
     need_cgroup(two, "memory")
     limits(job_memory_bytes=100 * MIB)

@@ -18,8 +18,9 @@ static void read_input(void) {
         if ((more = read(0, input + input_size, INPUT_MAX + 1 - input_size)) < 0)
             _exit(say("standard input: %s", strerror(errno)));
     if (input_size > INPUT_MAX)
-        _exit(say("standard input exceeds %d MiB, too much for the queue; "
-                  "let the command read a file, or use --no-stdin", INPUT_MAX >> 20));
+        _exit(say("standard input exceeds %d MiB; the queue takes dispatch.max_input_bytes, 4 MiB "
+                  "unless that is set: let the command read a file, or use --no-stdin",
+                  INPUT_MAX >> 20));
 }
 
 static void put_wish(FILE *to) {

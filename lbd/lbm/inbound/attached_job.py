@@ -29,7 +29,7 @@ from lbd.lbm.inbound.refusal_text import explain
 from lbd.lbm.inbound.request import (
     job_of,
     make_order,
-    over_memory,
+    said_of_memory,
     spec_of,
     why_forbidden,
     withheld_here,
@@ -366,8 +366,7 @@ class AttachedJob(Performer):
         self.spawned = None  # it refers to us: cycles are collected only after very many commands
         if outcome.exit is None:
             return self._say_last(tags.FAILED, outcome.reason.encode())
-        by_memory = outcome.cause is e.Cause.MEMORY
-        why = over_memory(self.request, self.host.rules.config) if by_memory else ""
+        why = said_of_memory(outcome, self.request, self.host.rules.config)
         self._say_last(tags.ENDED, ended_of(outcome, outcome.exit, why, self._taken))
 
 

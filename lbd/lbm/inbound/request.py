@@ -37,6 +37,7 @@ from lbd.model import NO_NEEDS, HostId, JobId, Needs
 from lbd.net.gen import lbm_pb2
 from lbd.net.parsing import parsed
 from lbd.text.job_limits import EXCLUDED_MAX
+from lbd.text.job_phrases import CHILD_WAS
 from lbd.text.needs_words import are_needs, read_needs_text
 from lbd.text.one_line import one_line
 from lbd.text.units import show_size
@@ -241,6 +242,16 @@ def memory_limit(request: lbm_pb2.RunRequest, config: Config) -> int:
     """The lower one of the requested and the allowed limit; 0 = none."""
     wanted, allowed = request.memory_bytes, config.limits.job_memory_bytes
     return min(wanted, allowed) if wanted and allowed else wanted or allowed
+
+
+def said_of_memory(outcome: e.Outcome, request: lbm_pb2.RunRequest, config: Config) -> str:
+    """Why it was killed, or that a process of one was that has succeeded all the same."""
+    if outcome.cause is e.Cause.MEMORY:
+        return over_memory(request, config)
+    how = outcome.exit if outcome.cause is e.Cause.EXITED else None
+    if how is not None and how.out_of_memory and how.has_succeeded:
+        return f"{CHILD_WAS}{over_memory(request, config)}"
+    return ""
 
 
 def over_memory(request: lbm_pb2.RunRequest, config: Config) -> str:

@@ -23,7 +23,7 @@ from lbd.lbm.handover.records import QueuedAttempt
 from lbd.lbm.inbound.context import InboundContext
 from lbd.lbm.inbound.performer import FAULT, Performer, is_admitted_at_once, job_log
 from lbd.lbm.inbound.refusal_text import phase_of
-from lbd.lbm.inbound.request import dry_start, make_order, over_memory
+from lbd.lbm.inbound.request import dry_start, make_order, said_of_memory
 from lbd.lbm.queue.attempt_outputs import no_room, open_stdio, output_trouble, refused_for
 from lbd.lbm.queue.dispatcher_client import DispatcherClient
 from lbd.lbm.queue.dispatcher_words import refused_report
@@ -270,8 +270,8 @@ class Attempt(Performer):
         )
         report.at_s = self.execution.exited_s
         report.signal = outcome.signal
-        if outcome.cause is e.Cause.MEMORY:
-            report.reason = over_memory(self.request, self.host.rules.config)
+        of_memory = said_of_memory(outcome, self.request, self.host.rules.config)
+        report.reason = of_memory or report.reason
         if outcome.exit_status is not None:
             report.exit_status = outcome.exit_status
         if outcome.cpu_s is not None:

@@ -23,6 +23,7 @@ from lbd.text.array_phrases import still_running
 from lbd.text.job_phrases import (
     BY_USER,
     BY_USER_OR_HOST,
+    CHILD_WAS,
     ENDED_UNRECORDED,
     RUNS_UNRECORDED,
     STARTING,
@@ -227,7 +228,7 @@ class FollowedJobs:
             status = BY_SIGNAL + self.interrupted
         # our own signal has cancelled it: then how it ended says more than who sent that
         signal, cause = job.signal, (job.cause if self.interrupted else "") or cause_of(job)
-        reason = job.reason if cause not in ("exited", "signalled") or status == 125 else ""
+        reason = reason_of(job, cause, status)
         if self.array is not None:
             signal, reason = 0, self.array.end(self._ended, self.interrupted)
             if self.interrupted and not self._ended.all_done:
@@ -293,6 +294,12 @@ class FollowedJobs:
             verb="kill", selectors=[self.numbers], user=self.user, uid=self.uid, signal=number,
             cancels_waiting=cancels_waiting, by_number=True,
         )  # fmt: skip
+
+
+def reason_of(job: pb.JobInfo, cause: str, status: int) -> str:
+    """Returns what to say of how it ended; "" if it ended by itself."""
+    by_itself = cause in ("exited", "signalled") and status != LBRUN_FAILED
+    return "" if by_itself and not job.reason.startswith(CHILD_WAS) else job.reason
 
 
 def begin_text(job: pb.JobInfo) -> str:

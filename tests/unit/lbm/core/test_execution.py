@@ -715,6 +715,7 @@ OUTCOMES = [
     (ATTACHED, None, replace(KILLED, limit=Limit.KEEPER), "", Cause.SIGNALLED, 137, 9, 0.0,
      "failed"),
     (QUEUED, None, replace(FAILED, out_of_memory=True), "", Cause.MEMORY, 137, 9, 0.0, "failed"),
+    (QUEUED, None, replace(OK, out_of_memory=True), "", Cause.EXITED, 0, 0, 0.0, "done"),
     (QUEUED, Cause.TIMEOUT, replace(FAILED, out_of_memory=True), "", Cause.TIMEOUT, 124, 0, 0.0,
      "failed"),
     (QUEUED, None, Exit(CHECKPOINTED), "", Cause.EXITED, 85, 0, 0.0, "failed"),
