@@ -84,6 +84,10 @@ def test_a_used_token_of_a_ledger_that_counts_no_uses_stays_used(authority):
     authority.join(fresh.id, "h3", request("h3"), NOW_S)
 
 
+def test_a_token_may_be_for_as_many_hosts_as_is_said(authority):
+    authority.new_token("", 60, NOW_S, a.USES_MAX)
+
+
 @pytest.mark.parametrize(("host", "uses"), [("h2", 2), ("", 0), ("", a.USES_MAX + 1)])
 def test_how_many_hosts_may_use_a_token_is_bounded(authority, host, uses):
     with pytest.raises(ConfigError):
