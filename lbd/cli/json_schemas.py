@@ -72,7 +72,8 @@ JOB_MORE: dict[str, object] = {
     "array": "text?", "tasks": nullable(table("integer")), "held": "integer?",
     "held_indexes": "text?", "expected_end": "number?", "expected_by": "text?",
     "takes_turns": "flag?", "output": "text?", "error": "text?",
-    "timeout_s": "number?", "memory_bytes": "integer?", "idempotency_key": "text?",
+    "timeout_s": "number?", "memory_bytes": "integer?", "max_rss_bytes": "integer?",
+    "idempotency_key": "text?",
     "may_restart": "flag", "begin": "number?", "notify": "text?",
     "needs": nullable(fields({
         "resources": table("integer"), "features": ["text"], "not_features": ["text"],

@@ -264,6 +264,8 @@ def given_lines(one: Json) -> list[str]:
         limits.append(f"memory {figures.size(limit)}")
     if limits:
         lines.append(f"limits   {', '.join(limits)}")
+    if not math.isnan(peak := number(one, "max_rss_bytes")):
+        lines.append(f"used     at most {figures.size(peak)} of memory in one process")
     if one.get("may_restart") is False:
         lines.append("again    never: --no-restart")
     if notify := text(one, "notify"):

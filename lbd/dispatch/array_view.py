@@ -32,6 +32,7 @@ def add_tally(reply: pb.JobInfo, row: JobRow, tally: Tally) -> None:
     reply.finished = 0.0 if tally.open else tally.finished or 0.0
     if tally.cpu_s is not None:
         reply.cpu_s = tally.cpu_s
+    reply.max_rss_bytes = tally.max_rss_bytes
     if not (tally.waiting and tally.open):
         reply.reason = tally.suspended_for or tally.cancelled_for
     array = reply.array

@@ -70,7 +70,8 @@ VALUES = (
     "priority", "speedup, work", "array", "at_once", "submitted", "timeout",
     "output, error, checkpoint", "input (dispatch.max_input_bytes)", "needs",
 )  # fmt: skip
-OF_END = "cause", "exit_status", "errno", "wait_s", "signal", "cpu_s", "stop_reason"
+RSS_BYTES_MAX = 1 << 62
+OF_END = "cause", "exit_status", "errno", "wait_s", "signal", "cpu_s", "stop_reason", "memory"
 CAUSES = {cause.value: cause for cause in Cause}
 
 
@@ -367,6 +368,7 @@ def ending_of(report: pb.AttemptReport, sent_s: float = 0.0, leased_s: float = m
         0 <= report.signal <= SIGNAL_MAX,
         cpu_s is None or is_within(cpu_s, CPU_S_MAX),
         len(report.stop_reason) <= TEXT_MAX,
+        report.max_rss_bytes <= RSS_BYTES_MAX,
     )
     if not all(holds):
         fault = ", ".join([name for name, one in zip(OF_END, holds, strict=True) if not one])
@@ -381,7 +383,8 @@ def ending_of(report: pb.AttemptReport, sent_s: float = 0.0, leased_s: float = m
             wait_s=report.wait_s,
         )
     cause, ago_s = CAUSES[report.cause], how_long_ago_s(report, sent_s, leased_s)
-    return Ending(cause, status, report.signal, cpu_s, reason, report.stop_reason, ago_s)
+    how = cause, status, report.signal, cpu_s, reason, report.stop_reason, ago_s
+    return Ending(*how, max_rss_bytes=report.max_rss_bytes)
 
 
 def checked_signal(number: int) -> int:

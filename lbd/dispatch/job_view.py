@@ -64,8 +64,7 @@ class JobViews:
         host: str = DISPATCHER,
         ran: Container[JobId] = (),
     ) -> None:
-        """`host`: the dispatcher's; `ran`: jobs that ran and have ended, which is not on disk
-        yet."""
+        """`host`: the dispatcher's; `ran`: jobs that ran and have ended, not yet on disk."""
         self._life, self._host, self._ran = life, host, ran
         self._ledger = ledger
         self.forecast, self._predictions = predictions.forecast, predictions
@@ -333,6 +332,7 @@ def job_info(
         gang=row.gang,
         exit_status=row.exit_status,
         cpu_s=row.cpu_s,
+        max_rss_bytes=row.max_rss_bytes,
         array_index=row.array_index,
     )
     kept = row.predicted_s, row.foretold_s, row.foretold_low_s, row.foretold_high_s

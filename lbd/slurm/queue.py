@@ -67,6 +67,7 @@ class Job:
         self.started = number(row.get("started"))
         self.finished = number(row.get("finished"))
         self.cpu_s = number(row.get("cpu_s")) or 0.0
+        self.max_rss_bytes = whole(row.get("max_rss_bytes"))
         self.begin = number(row.get("begin"))
         self.limit_s = number(row.get("timeout_s"))
         self.directory, self.output, self.error = (

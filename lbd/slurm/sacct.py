@@ -62,6 +62,7 @@ FIELDS: dict[str, tuple[str, Callable[[Job], str]]] = {
     "elapsedraw": ("ElapsedRaw", lambda job: str(int(ran_s(job)))),
     "cputimeraw": ("CPUTimeRAW", lambda job: str(int(ran_s(job) * job.slots))),
     "totalcpu": ("TotalCPU", lambda job: elapsed(job.cpu_s)),
+    "maxrss": ("MaxRSS", lambda job: f"{job.max_rss_bytes >> 10}K" if job.max_rss_bytes else ""),
     "cputime": ("CPUTime", lambda job: elapsed(ran_s(job) * job.slots)),
     "alloctres": ("AllocTRES", lambda job: f"cpu={job.slots},node=1" if job.host else ""),
     "eligible": ("Eligible", lambda job: moment(job.submitted, "Unknown")),
@@ -72,7 +73,7 @@ FIELDS: dict[str, tuple[str, Callable[[Job], str]]] = {
 }
 # Unknown, or what we do not have, but often asked for along with others: always empty.
 EMPTY = (
-    "Account", "AveCPU", "AveRSS", "AveVMSize", "Group", "MaxRSS", "MaxVMSize", "QOS", "WCKey",
+    "Account", "AveCPU", "AveRSS", "AveVMSize", "Group", "MaxVMSize", "QOS", "WCKey",
 )  # fmt: skip
 DETAILED: dict[str, tuple[str, Callable[[Job], str]]] = {
     "timelimit": ("Timelimit", lambda job: limit_of(job)),

@@ -251,6 +251,7 @@ class JobRow:
     foretold_s: float | None = None  # the rest of `Foretold`
     foretold_low_s: float | None = None
     foretold_high_s: float | None = None
+    max_rss_bytes: int = 0  # of its last attempt's largest process; 0: not known
 
     @property
     def run_s(self) -> float | None:
@@ -316,6 +317,7 @@ class Tally:
     suspended_for: str = ""  # the reason of the first suspended task
     cancelled_for: str = ""  # the reason of cancelled ones, if they have it in common
     foretold: Foretold = NOT_FORETOLD  # as shown: the wait of its first task
+    max_rss_bytes: int = 0  # of the largest process of any task
 
     @property
     def open(self) -> int:

@@ -57,6 +57,7 @@ class Ending:
     stop_reason: str = ""  # as its host was told, perhaps by a previous dispatcher
     ago_s: float = 0.0  # relative to its report
     wait_s: float = 0.0  # if refused at this time: then it may start there
+    max_rss_bytes: int = 0  # of its largest process; 0: not known
 
 
 CALLED_OFF_LEASES = 2  # within so many an attempt is called off that was to end before it began
@@ -96,8 +97,7 @@ class Lease:
         self.begin_by_s += by_s
 
     def is_given_up(self, lease_s: float, now_s: float) -> bool:
-        """Whether it is no longer renewed: it has not begun, and should have, or should have been
-        called off."""
+        """Whether it is no longer renewed: it should have begun or been called off, and has not."""
         called_off_s = self.told_s + CALLED_OFF_LEASES * lease_s
         return not self.begun and now_s >= min(self.begin_by_s, called_off_s)
 

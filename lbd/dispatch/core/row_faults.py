@@ -41,7 +41,7 @@ KINDS = {
     for kind in (JobRow, AttemptRow)
 }
 # Allowed numbers of a row, both ends included; NaN is in none of them.
-NUMBER = (1, (1 << 63) - 2)
+NUMBER, NUMBER_OR_0 = (1, (1 << 63) - 2), (0, (1 << 63) - 2)
 COUNT, SIGNED = (0, (1 << 31) - 1), (-(1 << 31), (1 << 31) - 1)  # limits of message fields
 SLOTS, NO_SLOTS = (1, SLOTS_MAX), (0, SLOTS_MAX)
 UNIX_S = (-1e9, 1e11)  # a clock may have been wrong
@@ -57,6 +57,7 @@ RANGES: dict[type[JobRow] | type[AttemptRow], dict[str, Range]] = {
         "parallelism": LENGTH_S, "sigma": LENGTH_S,
         "work_s": LENGTH_S, "first": NUMBER, "count": (1, COUNT[1]), "at_once": COUNT,
         "suspended_s": SUM_S, "suspended": UNIX_S, "not_before": UNIX_S,
+        "max_rss_bytes": NUMBER_OR_0,
     },
     AttemptRow: {
         "job": NUMBER, "number": COUNT, "tier": COUNT, "cutoff_s": (0, math.inf),

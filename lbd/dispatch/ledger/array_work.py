@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from lbd.dispatch.core.discipline import Foretold
 from lbd.dispatch.core.ledger_rows import BadTask, JobRow, SubmissionRange, Tally, Wanted
-from lbd.dispatch.core.row_faults import SIGNED, SUM_S, UNIX_S, Range, is_within
+from lbd.dispatch.core.row_faults import NUMBER_OR_0, SIGNED, SUM_S, UNIX_S, Range, is_within
 from lbd.dispatch.ledger.work import (
     COMMAND_BYTES,
     FIRST_JOB,
@@ -100,7 +100,8 @@ def tallies(arrays: Sequence[JobRow]) -> Work[dict[int, Tally]]:
             " CAST(SUM(CASE WHEN finished IS NULL AND state <> 'pending'"
             f" AND slots_held BETWEEN 0 AND {SLOTS_MAX} THEN slots_held ELSE 0 END) AS BIGINT),"
             f" SUM(CASE WHEN {IS_HELD} THEN 1 ELSE 0 END),"
-            " MAX(predicted_s), MAX(foretold_s), MAX(foretold_low_s), MAX(foretold_high_s)"
+            " MAX(predicted_s), MAX(foretold_s), MAX(foretold_low_s), MAX(foretold_high_s),"
+            " MAX(max_rss_bytes)"
             f" FROM jobs WHERE submission IN ({marks(some)}) GROUP BY submission, state",
             some,
         )
@@ -142,6 +143,7 @@ def tally_of(rows: Sequence[Row]) -> Tally:
         sum(whole(row[5]) for row in rows),
         sum(whole(row[6]) for row in rows),
         foretold=Foretold(*foretold),
+        max_rss_bytes=int(max(within_range([row[11] for row in rows], NUMBER_OR_0), default=0)),
     )
 
 

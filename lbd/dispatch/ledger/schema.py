@@ -74,6 +74,8 @@ STEPS: tuple[str, ...] = (
         started REAL,
         finished REAL,
         cpu_s REAL,
+        -- of its largest process
+        max_rss_bytes BIGINT NOT NULL DEFAULT 0,
         exit_status INTEGER,
         signal INTEGER NOT NULL,
         cause TEXT NOT NULL,

@@ -51,7 +51,7 @@ JOB_COLUMNS = """
     j.id, j.submission, j.barred, j.array_index, j.state, j.tier, j.attempt, j.crashes, j.reason,
     j.host, j.submitted, j.started, j.finished, j.cpu_s, j.exit_status, j.signal, j.cause,
     j.slots_held, j.requeued, j.predicted_s, j.suspended_s, j.suspended, j.met,
-    j.foretold_s, j.foretold_low_s, j.foretold_high_s FROM jobs j
+    j.foretold_s, j.foretold_low_s, j.foretold_high_s, j.max_rss_bytes FROM jobs j
 """
 WITH_USERS = "JOIN submissions s ON s.id = j.submission"
 SUBMISSION_COLUMNS = """
@@ -329,7 +329,7 @@ def apply(written: Sequence[Written]) -> Work[None]:
         " host = CASE WHEN ? THEN '' ELSE COALESCE(?, host) END,"
         " started = CASE WHEN ? THEN NULL ELSE COALESCE(started, ?) END,"
         " finished = CASE WHEN ? < started THEN started ELSE ? END,"
-        " cpu_s = ?, exit_status = ?, signal = ?, cause = ?, requeued = ?,"
+        " cpu_s = ?, max_rss_bytes = ?, exit_status = ?, signal = ?, cause = ?, requeued = ?,"
         " suspended_s = CASE WHEN ? THEN suspended_s"
         " ELSE suspended_s + COALESCE(? - suspended, 0) END,"
         " suspended = CASE WHEN ? THEN COALESCE(suspended, ?) ELSE NULL END WHERE id = ?",
@@ -373,6 +373,7 @@ def state_values(written: Written) -> Values:
         ended_unix_s,
         ended_unix_s,
         ending.cpu_s if ending else None,
+        ending.max_rss_bytes if ending else 0,
         ending.exit_status if ending else None,
         ending.signal if ending else 0,
         ending.cause.value if ending else "",
@@ -722,14 +723,14 @@ def jobs_of(
         )
         target, deadline, gang, limit_s, *most_of_them, spooled = others
         *speedup_and_array, after, not_before, needs = most_of_them
-        number, submission, barred, *most_of_it, met, wait_s, low_s, high_s = row
+        number, submission, barred, *most_of_it, met, wait_s, low_s, high_s, rss_bytes = row
         *middle, held, requeued, predicted_s, still_s, since = most_of_it
         own = bool(may_restart), only, names_in(str(barred)), *middle
         values = (
             number, submission, user, uid, origin, name, commands.get(submission, b""), slots, *own,
             slots_most, held, priority, requeued, target, deadline, gang, limit_s,
             predicted_s, *speedup_and_array, needs, bool(spooled), still_s, since, after,
-            not_before, bool(met), wait_s, low_s, high_s,
+            not_before, bool(met), wait_s, low_s, high_s, rss_bytes,
         )  # fmt: skip
         job = JobRow(*values)  # type: ignore[arg-type]  # `fault_of` looks
         if fault := fault_of(job, values):

@@ -276,6 +276,8 @@ class Attempt(Performer):
             report.exit_status = outcome.exit_status
         if outcome.cpu_s is not None:
             report.cpu_s = outcome.cpu_s
+        if outcome.exit is not None:
+            report.max_rss_bytes = outcome.exit.max_rss_bytes
         if outcome.exit is not None and not report.reason:
             where = self.host.config.host.name, self._client.spool
             report.reason = output_trouble(self.start, self.request, *where, outcome.exit_status)

@@ -302,6 +302,7 @@ def queued_json(job: pb.JobInfo) -> Json:
     reply = job_json(job) | {
         "tier": job.tier,
         "cpu_s": job.cpu_s if job.HasField("cpu_s") else None,
+        "max_rss_bytes": job.max_rss_bytes or None,
         "signal": job.signal or None,
         "cause": one_line(cause_of(job)) or None,
         "slots": job.slots,

@@ -83,7 +83,7 @@ class Heartbeat(_message.Message):
     def __init__(self, number: _Optional[int] = ..., slots: _Optional[int] = ..., open_slots: _Optional[int] = ..., load: _Optional[float] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., ahead: _Optional[int] = ..., features: _Optional[str] = ..., resources: _Optional[str] = ..., memory_for_jobs: _Optional[int] = ..., memory_given: _Optional[int] = ..., closed: _Optional[int] = ..., opens: _Optional[float] = ..., drain: _Optional[str] = ..., keeper: _Optional[str] = ..., said_s: _Optional[float] = ..., rules: _Optional[int] = ..., hog: _Optional[str] = ..., beside_hog: _Optional[int] = ..., no_room: _Optional[str] = ...) -> None: ...
 
 class AttemptReport(_message.Message):
-    __slots__ = ("job", "attempt", "event", "cause", "exit_status", "signal", "cpu_s", "reason", "phase", "errno", "stop_reason", "at_s", "wait_s")
+    __slots__ = ("job", "attempt", "event", "cause", "exit_status", "signal", "cpu_s", "reason", "phase", "errno", "stop_reason", "at_s", "wait_s", "max_rss_bytes")
     JOB_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     EVENT_FIELD_NUMBER: _ClassVar[int]
@@ -97,6 +97,7 @@ class AttemptReport(_message.Message):
     STOP_REASON_FIELD_NUMBER: _ClassVar[int]
     AT_S_FIELD_NUMBER: _ClassVar[int]
     WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    MAX_RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
     job: str
     attempt: int
     event: str
@@ -110,7 +111,8 @@ class AttemptReport(_message.Message):
     stop_reason: str
     at_s: float
     wait_s: float
-    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., event: _Optional[str] = ..., cause: _Optional[str] = ..., exit_status: _Optional[int] = ..., signal: _Optional[int] = ..., cpu_s: _Optional[float] = ..., reason: _Optional[str] = ..., phase: _Optional[str] = ..., errno: _Optional[int] = ..., stop_reason: _Optional[str] = ..., at_s: _Optional[float] = ..., wait_s: _Optional[float] = ...) -> None: ...
+    max_rss_bytes: int
+    def __init__(self, job: _Optional[str] = ..., attempt: _Optional[int] = ..., event: _Optional[str] = ..., cause: _Optional[str] = ..., exit_status: _Optional[int] = ..., signal: _Optional[int] = ..., cpu_s: _Optional[float] = ..., reason: _Optional[str] = ..., phase: _Optional[str] = ..., errno: _Optional[int] = ..., stop_reason: _Optional[str] = ..., at_s: _Optional[float] = ..., wait_s: _Optional[float] = ..., max_rss_bytes: _Optional[int] = ...) -> None: ...
 
 class WorkUp(_message.Message):
     __slots__ = ("heartbeat", "reports", "sent_s")
@@ -414,7 +416,7 @@ class TargetInfo(_message.Message):
     def __init__(self, by: _Optional[float] = ..., is_deadline: _Optional[bool] = ..., expected_end: _Optional[float] = ..., expected_low: _Optional[float] = ..., expected_high: _Optional[float] = ..., at_once: _Optional[int] = ..., running: _Optional[int] = ..., left: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("id", "name", "command", "user", "origin", "host", "state", "attempt", "tier", "exit_status", "submitted", "started", "finished", "cpu_s", "slots", "array_index", "reason", "signal", "cause", "is_final", "attempts", "slots_most", "priority", "predicted_wait_s", "predicted_by", "uid", "target", "slots_least", "gang", "speedup", "predicted_low_s", "predicted_high_s", "comparable", "array_id", "array", "given", "needs", "foretold_s", "foretold_low_s", "foretold_high_s", "foretold_is_rough")
+    __slots__ = ("id", "name", "command", "user", "origin", "host", "state", "attempt", "tier", "exit_status", "submitted", "started", "finished", "cpu_s", "slots", "array_index", "reason", "signal", "cause", "is_final", "attempts", "slots_most", "priority", "predicted_wait_s", "predicted_by", "uid", "target", "slots_least", "gang", "speedup", "predicted_low_s", "predicted_high_s", "comparable", "array_id", "array", "given", "needs", "foretold_s", "foretold_low_s", "foretold_high_s", "foretold_is_rough", "max_rss_bytes")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
@@ -456,6 +458,7 @@ class JobInfo(_message.Message):
     FORETOLD_LOW_S_FIELD_NUMBER: _ClassVar[int]
     FORETOLD_HIGH_S_FIELD_NUMBER: _ClassVar[int]
     FORETOLD_IS_ROUGH_FIELD_NUMBER: _ClassVar[int]
+    MAX_RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     command: _containers.RepeatedScalarFieldContainer[bytes]
@@ -497,7 +500,8 @@ class JobInfo(_message.Message):
     foretold_low_s: float
     foretold_high_s: float
     foretold_is_rough: bool
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., user: _Optional[str] = ..., origin: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., tier: _Optional[int] = ..., exit_status: _Optional[int] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., slots: _Optional[int] = ..., array_index: _Optional[int] = ..., reason: _Optional[str] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ..., is_final: _Optional[bool] = ..., attempts: _Optional[_Iterable[_Union[AttemptInfo, _Mapping]]] = ..., slots_most: _Optional[int] = ..., priority: _Optional[int] = ..., predicted_wait_s: _Optional[float] = ..., predicted_by: _Optional[str] = ..., uid: _Optional[int] = ..., target: _Optional[_Union[TargetInfo, _Mapping]] = ..., slots_least: _Optional[int] = ..., gang: _Optional[int] = ..., speedup: _Optional[_Union[SpeedupInfo, _Mapping]] = ..., predicted_low_s: _Optional[float] = ..., predicted_high_s: _Optional[float] = ..., comparable: _Optional[int] = ..., array_id: _Optional[int] = ..., array: _Optional[_Union[ArrayInfo, _Mapping]] = ..., given: _Optional[_Union[GivenInfo, _Mapping]] = ..., needs: _Optional[str] = ..., foretold_s: _Optional[float] = ..., foretold_low_s: _Optional[float] = ..., foretold_high_s: _Optional[float] = ..., foretold_is_rough: _Optional[bool] = ...) -> None: ...
+    max_rss_bytes: int
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., command: _Optional[_Iterable[bytes]] = ..., user: _Optional[str] = ..., origin: _Optional[str] = ..., host: _Optional[str] = ..., state: _Optional[str] = ..., attempt: _Optional[int] = ..., tier: _Optional[int] = ..., exit_status: _Optional[int] = ..., submitted: _Optional[float] = ..., started: _Optional[float] = ..., finished: _Optional[float] = ..., cpu_s: _Optional[float] = ..., slots: _Optional[int] = ..., array_index: _Optional[int] = ..., reason: _Optional[str] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ..., is_final: _Optional[bool] = ..., attempts: _Optional[_Iterable[_Union[AttemptInfo, _Mapping]]] = ..., slots_most: _Optional[int] = ..., priority: _Optional[int] = ..., predicted_wait_s: _Optional[float] = ..., predicted_by: _Optional[str] = ..., uid: _Optional[int] = ..., target: _Optional[_Union[TargetInfo, _Mapping]] = ..., slots_least: _Optional[int] = ..., gang: _Optional[int] = ..., speedup: _Optional[_Union[SpeedupInfo, _Mapping]] = ..., predicted_low_s: _Optional[float] = ..., predicted_high_s: _Optional[float] = ..., comparable: _Optional[int] = ..., array_id: _Optional[int] = ..., array: _Optional[_Union[ArrayInfo, _Mapping]] = ..., given: _Optional[_Union[GivenInfo, _Mapping]] = ..., needs: _Optional[str] = ..., foretold_s: _Optional[float] = ..., foretold_low_s: _Optional[float] = ..., foretold_high_s: _Optional[float] = ..., foretold_is_rough: _Optional[bool] = ..., max_rss_bytes: _Optional[int] = ...) -> None: ...
 
 class GivenInfo(_message.Message):
     __slots__ = ("directory", "output", "error", "timeout_s", "memory_bytes", "key", "may_restart", "begin", "submitted_in", "fetch", "notify")

@@ -264,7 +264,7 @@ async def test_a_gang_and_its_time_limit_are_kept(world):
     [
         {"cause": "wished away"}, {"exit_status": 1 << 30}, {"signal": 65}, {"signal": -1},
         {"cpu_s": float("nan")}, {"cpu_s": float("inf")}, {"cpu_s": -1.0},
-        {"stop_reason": "x" * 300},
+        {"stop_reason": "x" * 300}, {"max_rss_bytes": 1 << 63},
         {"event": "refused", "errno": -1},
     ],
     ids=str,

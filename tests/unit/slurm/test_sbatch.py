@@ -340,7 +340,10 @@ def test_fields_of_sacct(capsys):
     fields = sacct.fields_of(given.values["format"])
     sacct.put(given, [sacct.FIELDS[name][1](JOB) for name, _ in fields], fields)
     assert capsys.readouterr().out == "12_7|FAILED|0:9|3600\n"
-    assert [sacct.FIELDS[name][1](JOB) for name, _ in sacct.fields_of("MaxRSS,ReqMem")] == ["", ""]
+    of_memory = [name for name, _ in sacct.fields_of("AveRSS,MaxRSS,ReqMem")]
+    assert [sacct.FIELDS[name][1](JOB) for name in of_memory] == ["", "", ""]
+    large = Job({**ROW, "max_rss_bytes": 300 << 20})
+    assert [sacct.FIELDS[name][1](large) for name in of_memory] == ["", "307200K", ""]
     with pytest.raises(SlurmError, match="AveDiskRead"):
         sacct.fields_of("JobID,AveDiskRead")
     with pytest.raises(SlurmError, match="--format: State%x: not a width"):

@@ -17,8 +17,8 @@ from lbd.text.spelling import nearest
 
 KEYS = (
     "id", "name", "command", "user", "origin", "host", "state", "attempt", "tier", "exit_status",
-    "submitted", "started", "finished", "ran_s", "cpu_s", "slots", "array", "array_id",
-    "array_index", "reason", "waits",
+    "submitted", "started", "finished", "ran_s", "cpu_s", "max_rss_bytes", "slots", "array",
+    "array_id", "array_index", "reason", "waits",
 )  # fmt: skip
 
 

@@ -23,11 +23,13 @@ GIVEN = {"directory": "/home/ann", "output": None, "error": None, "timeout_s": N
               "slots    1; priority 0"]),
         (
             {"output": "run.%j", "error": "err", "timeout_s": 90.0, "memory_bytes": 1 << 30,
-             "idempotency_key": "night", "may_restart": False, "slots_most": 4, "slots": 2,
-             "priority": -3},
+             "max_rss_bytes": 3 << 28, "idempotency_key": "night", "may_restart": False,
+             "slots_most": 4, "slots": 2, "priority": -3},
             ["output   /home/ann/run.12", "error    /home/ann/err",
              "slots    2 (1 to 4 asked for); priority -3",
-             "limits   time 1m30s, memory 1.0G", "again    never: --no-restart", "key      night"],
+             "limits   time 1m30s, memory 1.0G",
+             "used     at most 768.0M of memory in one process",
+             "again    never: --no-restart", "key      night"],
         ),
         (
             {"needs": {"resources": {"gpu": 1, "scratch": 50 << 30}, "features": ["big"],
