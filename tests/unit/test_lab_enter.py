@@ -34,7 +34,8 @@ def shell():
     environment = {**os.environ, "PS1": f"{PROMPT} ", "LC_ALL": "C.UTF-8", "HISTFILE": ""}
     for name in ("PROMPT_COMMAND", "VIRTUAL_ENV", "BASH_ENV"):
         environment.pop(name, None)
-    with Terminal(["bash", "--norc", "--noprofile", "-i"], environment) as found:
+    bash = "env", "--default-signal", "bash", "--norc", "--noprofile", "-i"
+    with Terminal(bash, environment) as found:  # the tests may run where ^C is ignored
         found.wait_for(PROMPT)
         found.run("bind 'set enable-bracketed-paste off'")
         yield found
