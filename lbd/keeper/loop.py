@@ -338,13 +338,13 @@ class Keeper:
                 continue
             if now_s < job.look_at_s:
                 continue
+            was_over = self._containment.ceilings.was_over(job.group)  # known until it is removed
             is_removed = not job.reads_group and self._containment.removes(name, job.group)
             if not is_removed and not self._containment.end_tree(name, job.pid, job.group, job.uid):
                 if not self._containment.is_between_portions(name):
                     job.left(now_s)
                 continue
             over = self.forget(name) or (KEEPER if self.quitting else "")
-            was_over = self._containment.ceilings.was_over(job.group)
             self._say(exited(name, job, over, out_of_memory=was_over))
             if not is_removed or job.beside:
                 self._containment.forget(job.group, beside=job.beside)

@@ -9,6 +9,7 @@ limit, because joining costs milliseconds.
 
 import contextlib
 import os
+import re
 import resource
 import stat
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from lbd.keeper.limits.user_groups import UserGroups
 from lbd.load import cgroup
+from lbd.load.procfs import read_small
 
 CONTROLLERS = ("memory", "pids", "cpu")
 PERIOD_US = 100_000
@@ -24,6 +26,7 @@ WEIGHT = 100
 # No read permission for others: readdir holds the directory's lock for as long as a page of the
 # reader's is not answered, and making or removing a group needs that lock.
 GROUP_MODE = 0o711
+KILLS = re.compile(rb"^oom_kill ([0-9]+)", re.MULTILINE)
 NONE, BY_RLIMIT, BY_NICE = "none", "rlimit", "nice"
 
 
@@ -201,10 +204,9 @@ class Ceilings:
             return False
         own = self._own("memory", os.path.basename(group))
         file = "memory.events" if self.version["memory"] == 2 else "memory.oom_control"
-        with contextlib.suppress(OSError, ValueError):
-            for line in (own / file).read_text().splitlines():
-                if line.startswith("oom_kill "):
-                    return int(line.split()[1]) > 0
+        with contextlib.suppress(OSError):
+            found = KILLS.search(read_small(str(own / file)))
+            return found is not None and int(found[1]) > 0
         return False
 
 

@@ -257,6 +257,8 @@ def said_of_memory(outcome: e.Outcome, request: lbm_pb2.RunRequest, config: Conf
 def over_memory(request: lbm_pb2.RunRequest, config: Config) -> str:
     """Why it was killed, for its user."""
     limit_bytes = memory_limit(request, config)
+    if not (limit_bytes or config.limits.memory_bytes):
+        return "killed: its host ran out of memory"
     if not limit_bytes:
         whose = "all commands of other hosts, or yours alone,"
         return f"killed: {whose} used more than allowed (limits.memory_bytes)"

@@ -51,6 +51,7 @@ class Ending:
         keeper._urgency = Fake(become=self._become, is_raised=False)
         keeper._containment = Fake(
             has_strays=False,
+            ceilings=Fake(was_over=lambda _: False),
             removes=lambda *_: False,
             end_tree=self._end_tree,
             is_between_portions=lambda _: False,
