@@ -74,8 +74,6 @@ STEPS: tuple[str, ...] = (
         started REAL,
         finished REAL,
         cpu_s REAL,
-        -- of its largest process
-        max_rss_bytes BIGINT NOT NULL DEFAULT 0,
         exit_status INTEGER,
         signal INTEGER NOT NULL,
         cause TEXT NOT NULL,
@@ -112,6 +110,8 @@ STEPS: tuple[str, ...] = (
     CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
     INSERT INTO counters VALUES ('next_job', 1);
     """,
+    # of the largest process of its last attempt
+    "ALTER TABLE jobs ADD COLUMN max_rss_bytes BIGINT NOT NULL DEFAULT 0;",
 )
 VERSION = len(STEPS)
 
