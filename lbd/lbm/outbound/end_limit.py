@@ -7,6 +7,8 @@ from lbd.errors import LostContact
 from lbd.lbm.link.conversation import INBOX_BYTES, Conversation, Message
 from lbd.lbm.outbound.remote_stdio import RemoteStdio
 
+# If we ourselves have stood still until the limit, the end may be among what waits to be read.
+CATCH_UP_S = 1.0
 # A reader may take its time for what was printed before the end. It gets this much more time again
 # and again, for as much as a host may still have had to send.
 LOOK_S = 10.0
@@ -51,6 +53,9 @@ class EndLimit:
         now_s = asyncio.get_running_loop().time()
         if self._until_s is None or now_s < self._until_s:
             return
-        if not stdio.is_unread or self._late_bytes > LATE_BYTES:
+        if not self._is_late:
+            self._is_late, self._until_s = True, now_s + CATCH_UP_S
+        elif stdio.is_unread and self._late_bytes <= LATE_BYTES:
+            self._until_s = now_s + LOOK_S
+        else:
             raise LostContact(f"{host} {self._why}")
-        self._is_late, self._until_s = True, now_s + LOOK_S

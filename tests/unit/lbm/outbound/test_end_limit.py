@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -21,7 +22,8 @@ PIPE_BYTES, MORE_BYTES = 1 << 16, 1 << 14
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(end_limit, "LOOK_S", 0.02)
+    for name in ("LOOK_S", "CATCH_UP_S"):
+        monkeypatch.setattr(end_limit, name, 0.02)
 
 
 async def read_all(pipe, count):
@@ -48,6 +50,21 @@ async def test_a_host_that_does_not_report_the_end_is_given_up(last):
     run.end_limit.set(0.02, "after it was killed")
     with pytest.raises(LostContact, match=LOST):
         await asyncio.wait_for(following, 10)
+    run.close()
+
+
+def stand_still():
+    time.sleep(0.01)
+
+
+async def test_an_end_that_arrived_while_we_stood_still_is_not_lost():
+    far = FarHost()
+    run, following = await running(far)
+    await asyncio.sleep(0)
+    run.end_limit.set(0.0, "after it was killed")
+    asyncio.get_running_loop().call_later(0.001, far.says, wire.ENDED, ENDED)
+    stand_still()  # both the limit and the message are due now, the limit first
+    assert (await asyncio.wait_for(following, 10)).cause == "timeout"
     run.close()
 
 
