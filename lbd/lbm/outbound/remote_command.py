@@ -8,7 +8,6 @@ from typing import Protocol
 
 from lbd.errors import Unavailable
 from lbd.lbm.core import journey_events as e
-from lbd.lbm.core.environment import outgoing
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.pauses import Pauses
 from lbd.lbm.handover.records import FarRun, Outbound
@@ -18,7 +17,7 @@ from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
 from lbd.lbm.outbound.remote_run import RemoteRun
 from lbd.lbm.outbound.remote_stdio import RemoteStdio
-from lbd.lbm.outbound.request import make_request, withheld
+from lbd.lbm.outbound.request import leaving, make_request
 from lbd.lbm.session.client import Client
 from lbd.lbm.session.request import ClientRequest
 from lbd.lbm.staging.attached_files import Staging
@@ -28,7 +27,6 @@ from lbd.model import HostId, JobState
 from lbd.net.gen import lbm_pb2
 
 STOPPED = "stopped by a signal"
-MANY_VARIABLES = 10_000  # more are looked at beside the event loop: 0.3 s for 250,000
 BUSY_S = 30.0  # for a host that swaps to end a command
 REMARK_AFTER_S = 3.0  # of waiting for a slot; soon after lbm.named_wait_s most have one beyond them
 
@@ -105,13 +103,7 @@ class RemoteCommand:
             stamp = None if self._request.is_staged else await directory.stamp()
         except Unavailable as problem:
             return e.Unseen(str(problem))
-        wanted = self._request.environment, self._request.let_through
-        denied = self._home.denied
-        if len(wanted[0]) > MANY_VARIABLES:
-            environment, names = await asyncio.to_thread(outgoing, wanted[0], denied, wanted[1])
-        else:
-            environment, names = denied.outgoing(*wanted)
-        self.withheld = withheld(names)
+        environment, self.withheld = await leaving(self._home.denied, self._request)
         peer = self._client.peer
         request = make_request(self._job, self._request, environment, self._uid, peer, stamp)
         if self.staging is not None:

@@ -92,6 +92,7 @@ class OnItsWay:
     is_said: bool = False  # the client was told that it waits
     stamp: Stamp | None = None  # of its directory, if files or --notify need it
     noted: str = ""  # where its files come back to
+    withheld: str = ""  # the line on its environment for -v
 
     @property
     def may_be_confirmed(self) -> bool:

@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from lbd.errors import LbdError, Unavailable
-from lbd.lbm.core.environment import DenyList
 from lbd.lbm.core.jobs import Job
 from lbd.lbm.core.journey_events import LBRUN_FAILED, CommandEnd
 from lbd.lbm.outbound.context import OutboundContext
 from lbd.lbm.outbound.directory import Directory
-from lbd.lbm.outbound.request import make_request, withheld
+from lbd.lbm.outbound.request import leaving, make_request
 from lbd.lbm.owner.accounts import user_name
 from lbd.lbm.queue.dispatcher_client import DispatcherClient, Watching
 from lbd.lbm.queue.early_frames import EarlyFrames, OnItsWay, report_waiting
@@ -186,7 +185,7 @@ async def _serve(
     text, last = str(reply.first), reply.first + reply.count - 1
     if name := submission.spec.files:
         await files.queued(note_of(name, caller.uid, request, (way.stamp, way.noted), reply))
-    queued = partial(say_queued, send, text, remarks(text, reply, asked, home.denied))
+    queued = partial(say_queued, send, text, remarks(text, reply, asked, way.withheld))
     whose = submission.user, caller.uid, reply.ledger_token.hex()
     del taking, found, submission
     request.argv, request.environment, options.input = [], [], b""
@@ -218,7 +217,7 @@ async def say_queued(
     await send(tags.QUEUED, text.encode())
 
 
-def remarks(jobs: str, reply: pb.SubmitReply, asked: Asked, denied: DenyList) -> list[str]:
+def remarks(jobs: str, reply: pb.SubmitReply, asked: Asked, withheld: str) -> list[str]:
     """What the client says about its jobs once they are queued."""
     request, options = asked
     lines = [*filter(None, (shell_line_remark(request.argv),))]
@@ -231,9 +230,8 @@ def remarks(jobs: str, reply: pb.SubmitReply, asked: Asked, denied: DenyList) ->
         lines.append(f"{jobs_do(jobs)} is cancelled: {reply.cancelled}")
     if reply.remark:
         lines.append(f"{jobs_do(jobs)}: {reply.remark}")
-    if request.has(tags.FLAG_TELL):
-        _, names = denied.outgoing(request.environment, request.let_through)
-        lines += [f"{jobs_do(jobs)}: {withheld(names)}"] if names else []
+    if withheld and request.has(tags.FLAG_TELL):
+        lines.append(f"{jobs_do(jobs)}: {withheld}")
     return lines
 
 
@@ -254,7 +252,9 @@ async def take(
     uid, notifications = client[0].uid, files.notifications
     if options.notify:
         notifications.check(uid, options.notify)
-    submission = await make_submission(home, *client, request, options)
+    check_options(home, client[0], options)
+    environment, way.withheld = await leaving(home.denied, request)
+    submission = await make_submission(home, *client, request, options, environment)
     answer_s = ANSWER_DETACHED_S if request.has(tags.FLAG_DETACH) else ANSWER_S
     why, is_for_good = await why_refused(home, submission, answer_s)
     if is_for_good:
@@ -309,15 +309,14 @@ async def make_submission(
     peer: PeerProcess,
     request: ClientRequest,
     options: SubmitOptions,
+    environment: list[bytes],
 ) -> pb.SubmitRequest:
     """Raises LbdError."""
-    check_options(home, caller, options)
     stamp = None
     if not request.is_staged:
         directory = Directory(home.looker, home.unshared, request, caller.uid, peer)
         stamp = await directory.stamp("; nothing was queued")
     user, own_name = user_name(caller.uid), home.config.host.name
-    environment, _ = home.denied.outgoing(request.environment, request.let_through)
     job = Job(JobId(""), tuple(request.argv), user, HostId(own_name), HostId(""), 0.0, request.name)
     run = make_request(job, request, environment, caller.uid, peer, stamp)
     make_queued(run, request, has_input=bool(options.input))
