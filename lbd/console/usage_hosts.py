@@ -72,6 +72,7 @@ def pages(most: int) -> Iterator[int]:
 class OfHost:
     jobs: list[Json]  # the latest ones
     more: bool = True  # whether the host has more jobs
+    is_ahead: bool = False  # it has ends of the future, which are left out
     withheld: str = ""  # the setting that limits these to jobs submitted on our host
     only_of: str = ""  # the only user whose jobs are shown to the caller; "": all users
     gaps: list[Json] = field(default_factory=list)  # what the host's accounting lacks
@@ -92,6 +93,7 @@ def of_host(daemons: Daemons, host: str, question: dict[str, object], limit: int
         page = min(PAGE, limit - len(found.jobs))
         reply = ask_host(daemons, "past", host, **question, limit=page, before=before)
         rows, found.withheld = tables(reply, "jobs"), str(reply.get("withheld") or "")
+        found.is_ahead |= bool(reply.get("is_ahead"))
         found.only_of, found.gaps = text(reply, "only_of"), tables(reply, "gaps")
         found.goes_by_ids = bool(reply.get("goes_by_ids"))
         found.record_since = number(reply, "record_since")

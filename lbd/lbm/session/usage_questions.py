@@ -147,15 +147,20 @@ class UsageAnswers:
         """Raises LbdError."""
         own = self._home.config.host.name
         reply = await self._of(asker, host, self.past, "Past", asked, pb.PastReply)
+        latest = time.time() + CLOCK_OFF_S  # later ends would come before those of all other hosts
+        is_ahead = any(job.finished > latest for job in reply.jobs)
+        if is_ahead:
+            asked.before, asked.before_number = latest, 0
+            reply = await self._of(asker, host, self.past, "Past", asked, pb.PastReply)
         # with numbers, a user may have another name there
         whose = "" if self._goes_by_uid else asked.user
-        latest = time.time() + CLOCK_OFF_S  # later ends would come before those of all other hosts
         rows = [job_json(job) | {"number": job.number} for job in reply.jobs[:PAST_MAX]
                 if has_times(job) and (host == own or is_past_of(host, job))
                 and job.finished <= latest and whose in ("", job.user)]  # fmt: skip
         return {
             "jobs": rows,
             "more": reply.more,
+            "is_ahead": is_ahead,
             "withheld": one_line(reply.withheld),
             "gaps": gaps_json(reply.gaps),
             "goes_by_ids": reply.goes_by_ids,

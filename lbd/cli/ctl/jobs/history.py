@@ -4,7 +4,7 @@ drained which host, when and why."""
 import argparse
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from lbd.cli.complaints import EXIT_FAILED
 from lbd.cli.ctl.exports.spreadsheet import check_form, csv_name, csv_text, print_csv
@@ -57,7 +57,7 @@ def history(daemons: Daemons, options: argparse.Namespace) -> int:
     each = max(limit, SORTED) if options.sort else limit
     gathered = gather(daemons, lambda host: of_host(daemons, host, question, each))
     status = complain_of(gathered.missing)
-    complain_of_withheld({host: one.withheld for host, one in gathered.answers.items()})
+    complain_of_left_out(gathered.answers)
     found = [job for one in gathered.answers.values() for job in one.jobs]
     off = OffRecord()
     if options.all or options.csv:
@@ -240,11 +240,13 @@ def drain_line(drain: Json, clock: Clock) -> str:
     return f"{said}: {reason}" if reason else said
 
 
-def complain_of_withheld(settings: dict[str, str]) -> None:
-    """`settings` is by host; "" means that the host withholds nothing."""
-    for setting in sorted({*settings.values()} - {""}):
-        hosts = ", ".join(host for host, one in settings.items() if one == setting)
+def complain_of_left_out(answers: Mapping[str, OfHost]) -> None:
+    for setting in sorted({one.withheld for one in answers.values()} - {""}):
+        hosts = ", ".join(host for host, one in answers.items() if one.withheld == setting)
         say(f"{hosts}: only jobs submitted from here are shown ({setting} there)")
+    if hosts := ", ".join(host for host, one in answers.items() if one.is_ahead):
+        say(f"{hosts}: jobs that ended more than an hour ahead of the clock here are not shown; "
+            "compare the hosts' clocks")  # fmt: skip
 
 
 EXAMPLES = (

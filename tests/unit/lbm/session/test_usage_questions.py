@@ -229,7 +229,7 @@ class Other:
 
 async def test_a_past_job_with_impossible_times_spoils_no_history():
     sound = pb.JobRecord(id="h2-1", origin="h2", submitted=NOW, finished=NOW)
-    times = math.nan, math.inf, -1.0, time.time() + 2 * CLOCK_OFF_S  # the last hid other hosts'
+    times = math.nan, math.inf, -1.0
     odd = [pb.JobRecord(id="h2-2", origin="h2", finished=at) for at in times]
     cluster = Other(pb.PastReply(jobs=[*odd, sound], withheld="\x1b[2Jadmin.hosts\n"))
     home = SimpleNamespace(config=Config(), usage=None, cluster=cluster)
@@ -238,6 +238,26 @@ async def test_a_past_job_with_impossible_times_spoils_no_history():
     found = await answers.answer(question, Caller(0, 0, 1))
     assert [job["id"] for job in found["jobs"]] == ["h2-1"]
     assert found["withheld"].isprintable()
+
+
+@pytest.mark.parametrize("is_honest", [True, False])
+async def test_ends_of_the_future_do_not_hide_those_of_other_hosts(is_honest):
+    """A host whose clock is wrong has such ends; what it has of earlier is shown."""
+    now_s = time.time()
+    ahead = pb.JobRecord(id="h2-2", origin="h2", submitted=NOW, finished=now_s + 2 * CLOCK_OFF_S)
+    sound = pb.JobRecord(id="h2-1", origin="h2", submitted=NOW, finished=NOW)
+
+    class WrongClock(Other):
+        async def ask(self, *asked):
+            before = asked[3].before
+            earlier = [sound] if is_honest else [ahead, sound]
+            return pb.PastReply(jobs=earlier if before else [ahead], more=not before)
+
+    home = SimpleNamespace(config=Config(), usage=None, cluster=WrongClock(None))
+    answers = UsageAnswers(home, SimpleNamespace(), SimpleNamespace(include=lambda _: True))
+    found = await answers.answer({"op": "past", "of": "h2", "limit": 1}, Caller(0, 0, 1))
+    assert [job["id"] for job in found["jobs"]] == ["h2-1"]
+    assert (found["is_ahead"], found["more"]) == (True, False)
 
 
 @pytest.mark.parametrize(

@@ -273,6 +273,12 @@ def test_what_a_host_does_not_say_is_not_taken_for_missing(daemon, capsys, how):
     assert listed(capsys) == ["26", "27"]
 
 
+def test_ends_of_the_future_are_left_out_aloud(daemon, capsys):
+    daemon("lim", status=STATUS, drains={"drains": []})
+    daemon("lbm", past=past_of([JOB], is_ahead=True))
+    assert "ended more than an hour ahead of the clock here are not shown" in shown(capsys).err
+
+
 UNSURE = "lbctl: h2: 1 queued job may be missing from this list, since it"
 
 
