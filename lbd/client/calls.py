@@ -310,7 +310,7 @@ def values_of(name: str, value: Option) -> list[str]:
     if isinstance(value, Mapping):
         return [f"{key}={text}" for key, text in value.items()]
     if isinstance(value, str | int | float | os.PathLike):
-        return [str(os.fspath(value) if isinstance(value, os.PathLike) else value)]
+        return [text_of(value)]
     several: list[object] = [*value] if isinstance(value, Iterable) else [value]
     if name in OF_JOBS:
         return [",".join(str(getattr(one, "id", one)) for one in several)]
@@ -318,7 +318,11 @@ def values_of(name: str, value: Option) -> list[str]:
         return [",".join(indexes_of(several))]
     if name not in REPEATED:
         raise TypeError(f"{name}= takes one value, not {value!r}")
-    return [str(os.fspath(one) if isinstance(one, os.PathLike) else one) for one in several]
+    return [text_of(one) for one in several]
+
+
+def text_of(value: object) -> str:
+    return os.fsdecode(value) if isinstance(value, os.PathLike) else str(value)
 
 
 def indexes_of(several: list[object]) -> Iterator[str]:

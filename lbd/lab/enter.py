@@ -69,15 +69,18 @@ def is_foreground() -> bool:
 
 def give_terminal(group: int) -> None:
     """Lets the group have the terminal if our group has it."""
-    if is_foreground():
-        os.tcsetpgrp(0, group)
+    pass_terminal(os.getpgrp(), group)
 
 
 def take_terminal(group: int) -> None:
     """Takes the terminal back if the group has it."""
+    pass_terminal(group, os.getpgrp())
+
+
+def pass_terminal(holder: int, group: int) -> None:
     try:
-        if os.tcgetpgrp(0) == group:
-            os.tcsetpgrp(0, os.getpgrp())
+        if os.tcgetpgrp(0) == holder:
+            os.tcsetpgrp(0, group)
     except OSError:  # it was hung up, or controls another session
         return
 

@@ -95,10 +95,12 @@ class RecentLines:
 
 
 def newest(
-    lines: Sequence[Line], most: int = SHOWN_LINES, chars: int = SHOWN_CHARS
+    lines: Sequence[Line], most: int | None = None, chars: int | None = None
 ) -> tuple[list[Line], bool]:
-    """Returns as many of the last lines as fit one answer, and whether there are others."""
-    room, count = chars, 0
+    """Returns as many of the last lines as fit one answer, or that much of it, and whether there
+    are others."""
+    most = SHOWN_LINES if most is None else most
+    room, count = SHOWN_CHARS if chars is None else chars, 0
     for line in reversed(lines[-most:] if most else ()):
         room -= size_of(line)
         if room < 0:

@@ -118,10 +118,6 @@ class Exit:
     limit: Limit = Limit.NONE
     heard_signals: int | None = None  # signals it handled, bit N for signal N; None: unknown
 
-    @property
-    def has_succeeded(self) -> bool:
-        return not (self.status or self.signal)
-
 
 @quick_value
 class Outcome:
@@ -504,7 +500,7 @@ def cause_of(spec: Spec, ended_for: Cause | None, reason: str, how: Exit) -> tup
         return ended_for, reason
     if how.limit is Limit.KEEPER and how.status and spec.kind is Kind.QUEUED:
         return Cause.LOST, KEEPER_ENDED
-    if how.out_of_memory and not how.has_succeeded:
+    if how.out_of_memory and (how.status or how.signal):
         return Cause.MEMORY, ""
     if spec.takes_checkpoints and how.status == CHECKPOINTED:
         return Cause.CHECKPOINT, "it stopped at a checkpoint"

@@ -248,8 +248,8 @@ def said_of_memory(outcome: e.Outcome, request: lbm_pb2.RunRequest, config: Conf
     """Why it was killed, or that a process of one was that has succeeded all the same."""
     if outcome.cause is e.Cause.MEMORY:
         return over_memory(request, config)
-    how = outcome.exit if outcome.cause is e.Cause.EXITED else None
-    if how is not None and how.out_of_memory and how.has_succeeded:
+    how = outcome.exit
+    if how is not None and how.out_of_memory and outcome.cause is e.Cause.EXITED:
         return f"{CHILD_WAS}{over_memory(request, config)}"
     return ""
 

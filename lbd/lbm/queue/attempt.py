@@ -278,9 +278,10 @@ class Attempt(Performer):
             report.cpu_s = outcome.cpu_s
         if outcome.exit is not None:
             report.max_rss_bytes = outcome.exit.max_rss_bytes
-        if outcome.exit is not None and not report.reason:
             where = self.host.config.host.name, self._client.spool
-            report.reason = output_trouble(self.start, self.request, *where, outcome.exit_status)
+            report.reason = report.reason or output_trouble(
+                self.start, self.request, *where, outcome.exit_status
+            )
         return report
 
     def _say(self, report: dispatch_pb2.AttemptReport) -> None:

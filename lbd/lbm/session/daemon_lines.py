@@ -164,12 +164,7 @@ class Gathered:
         if most is None and chars is None:
             return
         for of, rows in self._rows.items():
-            lines = [line for line, _ in rows]
-            shown, is_cut = job_log.newest(
-                lines,
-                job_log.SHOWN_LINES if most is None else most,
-                job_log.SHOWN_CHARS if chars is None else chars,
-            )
+            shown, is_cut = job_log.newest([line for line, _ in rows], most, chars)
             self._rows[of] = rows[len(rows) - len(shown) :]
             self._more |= is_cut
 
