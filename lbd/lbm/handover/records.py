@@ -171,6 +171,8 @@ class FarRun:
     asked_to_end: bool = False
     has_exited: bool = False
     ended: bytes | None = None  # Ended, if it has come and not all output is written
+    end_within_s: float | None = None  # in which its end must be reported, if it must
+    end_why: str = ""  # what is said of a host that does not
 
 
 @dataclass(slots=True)

@@ -32,6 +32,17 @@ class EndLimit:
         if self._reading is not None:
             self._reading.reschedule(until_s)
 
+    def left(self) -> tuple[float | None, str]:
+        """For another LBM: the seconds that are left, and what is said after them."""
+        if self._until_s is None:
+            return None, ""
+        return max(0.0, self._until_s - asyncio.get_running_loop().time()), self._why
+
+    def restore(self, within_s: float | None, why: str) -> None:
+        """Takes up what `left` has returned."""
+        if within_s is not None:
+            self._until_s, self._why = asyncio.get_running_loop().time() + within_s, why
+
     async def read(self, talk: Conversation, stdio: RemoteStdio, host: str) -> list[Message]:
         """Returns the messages that have arrived. Raises LostContact once it is too late, and the
         error that broke the stream."""

@@ -235,11 +235,14 @@ class RemoteRun:
         assert self._talk is not None
         assert self._stdio is not None
         self._talk.give_back(self._early)
+        end_within_s, end_why = self.end_limit.left()
         return replace(
             self._stdio.left(),
             token=self._talk.token,
             number=self._talk.number,
             ended=self._final.SerializeToString() if self._final is not None else None,
+            end_within_s=end_within_s,
+            end_why=end_why,
         )
 
     def restore(self, left: FarRun, talk: Conversation) -> None:
@@ -247,6 +250,7 @@ class RemoteRun:
         self._state = left
         if left.ended is not None:
             self._ended, self._final = True, lbm_pb2.Ended.FromString(left.ended)
+        self.end_limit.restore(left.end_within_s, left.end_why)
         self._converse(talk).restore()
 
     def _converse(self, talk: Conversation) -> RemoteStdio:

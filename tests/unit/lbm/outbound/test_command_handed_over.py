@@ -7,13 +7,17 @@ import os
 from dataclasses import replace
 from types import SimpleNamespace
 
+import pytest
+
 from lbd.config.schema import Config, HostConfig, LimConfig
+from lbd.errors import LostContact
 from lbd.lbm.core import journey_events as e
 from lbd.lbm.core.jobs import Jobs, LocalCap
 from lbd.lbm.core.journey import JourneyPhase
 from lbd.lbm.link import wire
 from lbd.lbm.link.user_threads import StdFds, UserThreads
 from lbd.lbm.link.window import budget_of_windows
+from lbd.lbm.outbound import end_limit
 from lbd.lbm.outbound.command import Command
 from lbd.lbm.session.request import ClientRequest
 from lbd.local.client_tags import FLAG_PAUSES
@@ -121,8 +125,10 @@ class Talks:
         return self.far.stream.converse(run.number)
 
 
-async def test_a_running_command_is_followed_further():
-    """The LBM that takes over receives its output, then its end."""
+@contextlib.asynccontextmanager
+async def followed_further(end_within_s=None):
+    """Yields the LBM that takes over a running command, its host, and a pipe's end with the
+    output. Its host is to report the end within that time."""
     command, home = on_its_way()
     home.streams = FarHost()
     command.journey.handle(e.Sent(), 1.0)
@@ -134,20 +140,36 @@ async def test_a_running_command_is_followed_further():
     run.attach(StdFds(None, printing, None))
     following = asyncio.create_task(run.follow(None))
     await asyncio.sleep(0)  # it has the descriptors
+    if end_within_s is not None:
+        run.end_limit.set(end_within_s, "after it was killed")
     taker, home = a_command(2)
     home.streams = far = FarHost()
     over(command, taker, Talks(far))
     following.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await following
-    (follow,) = taker.journey.resumed(2.0)
-    assert isinstance(follow, e.Follow)
-    asyncio.get_running_loop().call_soon(far.says, wire.STDOUT, b"out")
-    asyncio.get_running_loop().call_soon(far.says, wire.ENDED, ENDED)
-    ended = await asyncio.wait_for(taker._answer(follow), 30)
-    assert (ended.cause, ended.untouched) == ("evicted", False)
-    assert os.read(shown, 100) == b"out"
+    yield taker, far, shown
     os.close(shown)
+
+
+async def test_a_running_command_is_followed_further():
+    """The LBM that takes over receives its output, then its end."""
+    async with followed_further() as (taker, far, shown):
+        (follow,) = taker.journey.resumed(2.0)
+        assert isinstance(follow, e.Follow)
+        asyncio.get_running_loop().call_soon(far.says, wire.STDOUT, b"out")
+        asyncio.get_running_loop().call_soon(far.says, wire.ENDED, ENDED)
+        ended = await asyncio.wait_for(taker._answer(follow), 30)
+        assert (ended.cause, ended.untouched) == ("evicted", False)
+        assert os.read(shown, 100) == b"out"
+
+
+async def test_a_killed_command_whose_host_does_not_end_it_is_given_up_by_the_next_lbm(monkeypatch):
+    """Its user had to kill it again."""
+    monkeypatch.setattr(end_limit, "CATCH_UP_S", 0.02)
+    async with followed_further(end_within_s=0.1) as (taker, _, _):
+        with pytest.raises(LostContact, match=r"within 0\.1 s after it was killed"):
+            await asyncio.wait_for(taker.remote.run.follow(None), 10)
 
 
 def test_the_request_of_a_command_that_may_have_started_or_was_evicted_is_not_repeated():
