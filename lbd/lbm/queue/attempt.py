@@ -278,10 +278,8 @@ class Attempt(Performer):
             report.cpu_s = outcome.cpu_s
         if outcome.exit is not None:
             report.max_rss_bytes = outcome.exit.max_rss_bytes
-            where = self.host.config.host.name, self._client.spool
-            report.reason = report.reason or output_trouble(
-                self.start, self.request, *where, outcome.exit_status
-            )
+            where = self.host.config.host.name, self._client.spool, outcome.exit_status
+            report.reason = report.reason or output_trouble(self.start, self.request, *where)
         return report
 
     def _say(self, report: dispatch_pb2.AttemptReport) -> None:
