@@ -279,9 +279,9 @@ class Tls:
         authority has not signed it."""
         from lbd.trust.authority import verified
         from lbd.trust.files import write_private
-        from lbd.trust.revocations import parse
+        from lbd.trust.revocations import revocations_in
 
-        said = parse(signed.partition(b"\n")[2].decode("utf-8", "replace"))
+        said = revocations_in(signed)
         self.look()  # another daemon of this host may have learnt a newer one
         if said.number <= self.revocations.number:
             return
@@ -289,7 +289,7 @@ class Tls:
         if said.home and said.home.split() != list(self.files.read_home()):
             write_private(self.files.home, f"{said.home}\n".encode())
             log.warning("the authority is now on %s", one_line(said.home))
-        write_private(self.files.revoked, signed)  # last: the same list is not accepted twice
+        self.files.write_signed(signed)  # last: the same list is not accepted twice
         self.look()
 
 

@@ -17,10 +17,19 @@ from pathlib import Path
 from lbd.errors import ConfigError, LbdError, PeerError
 from lbd.trust import certificates
 from lbd.trust.evidence import check_newcomer, check_renewal
-from lbd.trust.files import Credentials, is_there, make_private_dir, opened, read, write_private
+from lbd.trust.files import (
+    EMPTY,
+    Credentials,
+    HostFiles,
+    is_there,
+    make_private_dir,
+    opened,
+    read,
+    write_private,
+)
 from lbd.trust.ledger import Known, Ledger, TokenRecord, read_ledger
 from lbd.trust.names import why_not
-from lbd.trust.revocations import Revocations, parse
+from lbd.trust.revocations import Revocations, parse, revocations_in
 from lbd.trust.token import SECRET_BYTES, Token
 
 NAME_SHOWN = 80  # characters shown of a refused name
@@ -126,7 +135,8 @@ class Authority:
         check_name(host)
         with self._locked() as ledger:
             token = usable_token(ledger, token_id, host, now_s)
-            used = replace(token, used_by=host, uses_left=token.uses_left - 1)
+            used_by = (*token.used_by, host)
+            used = replace(token, used_by=used_by, uses_left=token.uses_left - 1)
             tokens = tuple(used if one is token else one for one in ledger.tokens)
             spent = replace(ledger, tokens=tokens)
             if token.host == host and self._is_valid(spent, host, now_s):
@@ -182,6 +192,8 @@ class Authority:
                     "another name (--name), or create a token to replace it: `lbctl token create "
                     f"{other}`"
                 )
+        if not ledger.is_settled(host):  # it may have a valid certificate that is not on record
+            ledger = ledger.without(host)
         before = ledger.hosts.get(host)
         issue = before.issue + before.revoked if before is not None else 0
         return self._sign(ledger, host, issue, request, now_s)
@@ -205,19 +217,22 @@ class Authority:
         return made + credentials.chain
 
     def revoke(self, host: str) -> bytes:
-        """Revokes a host. Returns the new signed list."""
+        """Revokes a host and the tokens that it may have. Returns the new signed list."""
         with self._locked() as ledger:
-            known = ledger.hosts.get(host)
-            if known is None:
+            known, is_settled = ledger.hosts.get(host), ledger.is_settled(host)
+            if not is_settled:
+                check_name(host)
+            elif known is None:
                 held = [name for name, one in ledger.hosts.items() if not one.revoked]
                 names = ", ".join(sorted(held))
                 raise ConfigError(f"host {host!r} has no certificate; hosts with one: {names}")
             if host == ledger.home:
                 raise ConfigError(f"the authority is on {host}, so it cannot be revoked")
-            if known.revoked:
+            if is_settled and known is not None and known.revoked:
                 raise ConfigError(f"{host} is already revoked")
-            tokens = tuple(token for token in ledger.tokens if token.host != host)
-            self._save(replace(ledger.without(host), tokens=tokens))
+            void = ledger.tokens_of(host)
+            kept = tuple(token for token in ledger.tokens if token not in void)
+            self._save(replace(ledger.without(host), tokens=kept))
         return self.signed_list()
 
     def signed_list(self) -> bytes:
@@ -320,7 +335,7 @@ def usable_token(ledger: Ledger, number: str, host: str, now_s: float) -> TokenR
     if token is None:
         raise LbdError(f"token {number} is unknown here")
     if token.uses_left < 1:
-        raise LbdError(f"token {number} has already been used, by {token.used_by}")
+        raise LbdError(f"token {number} has already been used, by {token.used_by[-1]}")
     if now_s > token.until_s:
         raise LbdError(f"token {number} expired {now_s - token.until_s:.0f} s ago")
     if token.host and token.host != host:
@@ -332,13 +347,24 @@ def is_superseded(authority: Authority, signed: bytes) -> bool:
     """Returns whether a newer copy of this authority, on another machine, has signed that list of
     revocations. Raises ConfigError."""
     try:
-        said = parse(signed.partition(b"\n")[2].decode("utf-8", "replace"))
+        said = revocations_in(signed)
         if said.number <= authority.ledger().number:
             return False
         verified(signed, authority.certificate)
     except PeerError:
         return False
     return True
+
+
+def heard(files: HostFiles, certificate: bytes) -> Revocations:
+    """Returns all revocations that a host has heard of. Its daemons may write those files. Raises
+    PeerError unless the authority with that certificate has signed them."""
+    newest, *before = [
+        verified(one, certificate)
+        for one in (files.read_signed(), *files.read_signed_before())
+        if one
+    ] or [EMPTY]
+    return newest.and_earlier(before)
 
 
 def sign(authority: Credentials, revocations: Revocations) -> bytes:

@@ -29,10 +29,13 @@ def install(
 ) -> None:
     """`home`, `target`: the authority's host, and its LIM."""
     make_private_dir(files.root)
+    if files.authority.exists() and files.read_authority() != authority:
+        for earlier in (files.revoked, files.revoked_before):  # of another cluster
+            earlier.unlink(missing_ok=True)
     write_private(files.authority, authority)
     write_private(files.home, f"{home} {target}\n".encode())
     if revocations:
-        write_private(files.revoked, revocations)
+        files.write_signed(revocations)
     files.write_credentials(credentials)
 
 
@@ -44,4 +47,4 @@ def follow_address(authority: Authority, files: HostFiles, home: str, target: st
         return
     authority.change(lambda ledger: replace(ledger, target=target, number=ledger.number + 1))
     write_private(files.home, f"{home} {target}\n".encode())
-    write_private(files.revoked, authority.signed_list())
+    files.write_signed(authority.signed_list())

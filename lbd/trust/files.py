@@ -18,7 +18,7 @@ from lbd.config.schema import Config
 from lbd.errors import ConfigError
 from lbd.process.whole_file import write_whole
 from lbd.trust import der
-from lbd.trust.revocations import Revocations, parse
+from lbd.trust.revocations import Revocations, revocations_in
 
 END_OF_KEY = "-----END PRIVATE KEY-----\n"
 BEGIN_OF_CERTIFICATE = "-----BEGIN CERTIFICATE-----"
@@ -80,6 +80,12 @@ class HostFiles:
         return self.root / "revoked"
 
     @property
+    def revoked_before(self) -> Path:
+        """Earlier signed lists that revoke more than the newest: a copy of the authority was taken
+        up that was made before them."""
+        return self.root / "revoked-before"
+
+    @property
     def home(self) -> Path:
         """The name of the authority's host, and the last known address of its LIM: from when this
         host joined, or from the authority itself after it moved."""
@@ -122,10 +128,30 @@ class HostFiles:
         except ConfigError:
             return b""
 
+    def read_signed_before(self) -> list[bytes]:
+        """Returns the earlier lists that count, as received."""
+        try:
+            lines = read(self.revoked_before).splitlines()
+        except ConfigError:
+            return []
+        return [b"\n".join(pair) for pair in zip(lines[::2], lines[1::2], strict=False)]
+
+    def write_signed(self, signed: bytes) -> None:
+        """Stores a newer list, and keeps those before that revoke more. Raises LbdError."""
+        said, kept = revocations_in(signed), list[bytes]()
+        for before in (self.read_signed(), *self.read_signed_before()):
+            known = said.and_earlier(map(revocations_in, kept))
+            if before and len(kept) < EARLIER_MAX and revocations_in(before).revokes_more(known):
+                kept.append(before)
+        if kept or self.revoked_before.exists():
+            write_private(self.revoked_before, b"\n".join(kept))
+        write_private(self.revoked, signed)  # last: the same list is not accepted twice
+
     def read_revocations(self) -> Revocations:
         """Returns the revocations, which were verified when written; none if there is no file."""
         signed = self.read_signed()
-        return parse(signed.partition(b"\n")[2].decode("utf-8", "replace")) if signed else EMPTY
+        newest = revocations_in(signed) if signed else EMPTY
+        return newest.and_earlier(map(revocations_in, self.read_signed_before()))
 
     def read_home(self) -> tuple[str, str]:
         """Returns (host, "address:port") of the authority; ("", "") if unknown."""
@@ -137,6 +163,7 @@ class HostFiles:
 
 
 EMPTY = Revocations()
+EARLIER_MAX = 8  # lists, one for each time that an old copy of the authority was taken up
 READ_BYTES_MAX = 64 << 20  # more than any of these files
 
 

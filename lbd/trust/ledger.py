@@ -1,14 +1,20 @@
 """The authority's records: the issued certificates and the open tokens."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lbd.errors import ConfigError, LbdError
 from lbd.trust.files import read
+from lbd.trust.names import ISSUES_NAMED
 from lbd.trust.revocations import Revocations
 
-NUMBERS_SKIPPED = 1000  # more than the hosts revoked between a copy and its restoration
+# What happened between a copy and its restoration is unknown. Fewer hosts were revoked:
+NUMBERS_SKIPPED = 1000
+# and no host was issued more certificates, renewals aside. A certificate names all of these issues,
+# so that it is valid, too, with hosts that have not heard of the revocation.
+ISSUES_SKIPPED = ISSUES_NAMED - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +34,7 @@ class TokenRecord:
     anchor: str  # PEM
     until_s: float
     host: str = ""  # the only host that may join with it; "" = any
-    used_by: str = ""  # the last host that joined with it
+    used_by: tuple[str, ...] = ()  # the hosts that joined with it
     uses_left: int = 1
 
 
@@ -40,6 +46,9 @@ class Ledger:
     hosts: dict[str, Known] = field(default_factory=dict)
     tokens: tuple[TokenRecord, ...] = ()
     target: str = ""  # address of its LIM, "10.0.0.2:7901", once the authority has moved
+    # Of a copy that was taken up: the hosts that were issued a certificate, or revoked, since then.
+    # Others may have been so after the copy was made. None: it is no copy.
+    settled: tuple[str, ...] | None = None
 
     def revocations(self) -> Revocations:
         lowest = {
@@ -55,35 +64,60 @@ class Ledger:
         return sorted(host for host in held if host != own)
 
     def without(self, host: str) -> "Ledger":
-        """Returns the ledger with the host's certificate revoked."""
-        hosts = {**self.hosts, host: replace(self.hosts[host], revoked=True)}
-        return replace(self, hosts=hosts, number=self.number + 1)
+        """Returns the ledger with the host's certificates revoked, also those that it may have been
+        issued after this copy was made."""
+        known = self.hosts.get(host, Known(0, 0.0))
+        skipped = 0 if self.is_settled(host) else ISSUES_SKIPPED - 1
+        hosts = {**self.hosts, host: replace(known, issue=known.issue + skipped, revoked=True)}
+        return replace(self.with_settled(host), hosts=hosts, number=self.number + 1)
 
-    def begun_again(self, *, is_home_new: bool) -> "Ledger":
-        """Returns the ledger of a restored copy: hosts accept a list of revocations only if its
-        number is above the one they have. `is_home_new`: its host has lost its own certificate."""
-        hosts = dict(self.hosts)
-        if is_home_new and self.home in hosts:
-            hosts[self.home] = replace(hosts[self.home], revoked=True)
-        return replace(self, hosts=hosts, number=self.number + NUMBERS_SKIPPED)
+    def is_settled(self, host: str) -> bool:
+        """Whether all certificates are on record that the host was issued."""
+        return self.settled is None or host in self.settled
 
-    def moved_to(self, host: str, target: str, known: Revocations) -> "Ledger":
-        """Returns the ledger after the authority's move to `host`. `known`: that host's list of
-        revocations, which may be newer than this copy: revoked hosts stay revoked. Raises
-        LbdError."""
+    def with_settled(self, host: str) -> "Ledger":
+        is_new = not self.is_settled(host)
+        return replace(self, settled=(*(self.settled or ()), host)) if is_new else self
+
+    def begun_again(self, known: Revocations, *, is_home_new: bool) -> "Ledger":
+        """Returns the ledger of a restored copy. `known`: the revocations that its host has heard
+        of, which may be newer than the copy: revoked hosts stay revoked. `is_home_new`: its host
+        has lost its own certificate.
+
+        Hosts accept a list of revocations only if its number is above the one they have. Tokens of
+        the copy may have been used, or revoked, since: none is valid any more."""
         hosts = dict(self.hosts)
         for name, lowest in known.lowest.items():
-            if name in hosts and hosts[name].issue < lowest:
-                hosts[name] = replace(hosts[name], issue=lowest - 1, revoked=True)
-        replace(self, hosts=hosts).check_member(host)
+            was = hosts.get(name, Known(0, 0.0))
+            if was.issue < lowest:
+                hosts[name] = replace(was, issue=lowest - 1, revoked=True)
         number = max(self.number, known.number) + NUMBERS_SKIPPED
-        return replace(self, home=host, target=target, hosts=hosts, number=number)
+        begun = replace(self, hosts=hosts, tokens=(), settled=(), number=number - 1)
+        out = [name for name, one in hosts.items() if one.revoked]
+        for name in (*out, self.home) if is_home_new and self.home in hosts else out:
+            begun = begun.without(name)
+        return replace(begun, number=number)
+
+    def moved_to(self, host: str, target: str, known: Revocations) -> "Ledger":
+        """Returns the ledger of a copy with which the authority has moved to `host`. `known`: as
+        for `begun_again`. Raises LbdError."""
+        moved = self.begun_again(known, is_home_new=False)
+        moved.check_member(host)
+        return replace(moved, home=host, target=target)
 
     def check_member(self, host: str) -> None:
         """Checks whether a copy of the authority may continue on this host. Raises LbdError."""
         if host not in self.hosts or self.hosts[host].revoked:
             raise LbdError(f"{host} is revoked, or joined after this copy was made: use a host "
                            "that was in the cluster then")  # fmt: skip
+
+    def tokens_of(self, host: str) -> list[TokenRecord]:
+        """Returns those that are for the host, and those with which it has joined: it still has
+        them."""
+        return [one for one in self.tokens if one.host == host or host in one.used_by]
+
+    def has_open_tokens(self, now_s: float) -> bool:
+        return any(token.uses_left and now_s < token.until_s for token in self.tokens)
 
     def token(self, number: str) -> TokenRecord | None:
         return next((token for token in self.tokens if token.id == number), None)
@@ -99,10 +133,21 @@ def read_ledger(file: Path) -> Ledger:
             int(found["number"]),
             {str(host): Known(**known) for host, known in found["hosts"].items()},
             tuple(
-                TokenRecord(**{"uses_left": int(not one["used_by"]), **one})
+                TokenRecord(**{"uses_left": int(not one["used_by"]), **one, "used_by": users(one)})
                 for one in found["tokens"]
             ),
             str(found.get("target", "")),
+            None if found.get("settled") is None else tuple(map(str, found["settled"])),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise ConfigError(f"{file} is damaged: {problem!r}") from None
+
+
+def users(token: Mapping[str, object]) -> tuple[str, ...]:
+    """Raises TypeError."""
+    used_by = token["used_by"]
+    if isinstance(used_by, str):  # as earlier releases wrote it: the last one
+        return (used_by,) if used_by else ()
+    if not isinstance(used_by, list):
+        raise TypeError("used_by")
+    return tuple(map(str, used_by))

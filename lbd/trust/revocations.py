@@ -5,7 +5,7 @@ It holds the lowest valid issue of each host that was revoked.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lbd.errors import PeerError
@@ -24,6 +24,17 @@ class Revocations:
 
     def lowest_issue(self, host: str) -> int:
         return self.lowest.get(host, 0)
+
+    def revokes_more(self, other: "Revocations") -> bool:
+        return any(issue > other.lowest_issue(host) for host, issue in self.lowest.items())
+
+    def and_earlier(self, others: Iterable["Revocations"]) -> "Revocations":
+        """Returns this list with what others revoke beyond it: what was revoked once stays so."""
+        lowest = dict(self.lowest)
+        for other in others:
+            for host, issue in other.lowest.items():
+                lowest[host] = max(issue, lowest.get(host, 0))
+        return Revocations(self.number, lowest, self.home)
 
     def text(self) -> str:
         home = {"home": self.home} if self.home else {}
@@ -44,3 +55,9 @@ def parse(text: str) -> Revocations:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise PeerError("not a list of revoked hosts") from None
     return Revocations(number, {str(host): issue for host, issue in lowest.items()}, str(home))
+
+
+def revocations_in(signed: bytes) -> Revocations:
+    """Returns the list that was received in this form, by whomever it is signed. Raises
+    PeerError."""
+    return parse(signed.partition(b"\n")[2].decode("utf-8", "replace"))

@@ -6,7 +6,7 @@ from pathlib import Path
 from lbd.net.tls import Tls
 from lbd.trust.authority import Authority, sign
 from lbd.trust.enrol import enrol
-from lbd.trust.files import HostFiles
+from lbd.trust.files import EMPTY, HostFiles
 
 DAY_S = 86400.0
 
@@ -30,5 +30,5 @@ def joined(authority: Authority, host: str) -> Tls:
 
 def restored(authority: Authority) -> bytes:
     """The list of a copy of the authority that was restored on another machine."""
-    ledger = authority.ledger().begun_again(is_home_new=True)
+    ledger = authority.ledger().begun_again(EMPTY, is_home_new=True)
     return sign(authority.credentials(), ledger.revocations())

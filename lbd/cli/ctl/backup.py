@@ -51,7 +51,7 @@ from lbd.process.own_addresses import is_elsewhere
 from lbd.process.pid_lock import pid_of_holder
 from lbd.text.one_line import one_line
 from lbd.text.units import are, duration_text
-from lbd.trust.authority import Authority
+from lbd.trust.authority import Authority, heard
 from lbd.trust.certificates import fingerprint
 from lbd.trust.files import (
     authority_dir,
@@ -240,9 +240,9 @@ def say_what_is_next(
 ) -> None:
     host = config.host
     if AUTHORITY[1] in parts:
-        say("hosts that joined since then must join again, and hosts revoked since then must be "
-            f"revoked again; {host.name} tells the others where to renew their "
-            "certificates")  # fmt: skip
+        say("hosts that joined since then must join again, hosts revoked since then must be "
+            "revoked again, and tokens made before are void; "
+            f"{host.name} tells the others where to renew their certificates")  # fmt: skip
     if restored.held or restored.lost:
         said = f"{are(restored.held, 'job')} held, {are(restored.lost, 'job')} lost"
         say(f"{said}; once the dispatcher runs: `lbctl jobs`, then `lbctl release ID` or `lbctl "
@@ -333,8 +333,10 @@ def checked_authority(directory: Path, config: Config) -> Ledger:
     authority = Authority(directory, config.tls.certificate_s)
     fingerprint(authority.certificate)
     copied = authority.ledger()
-    is_home_new = copied.home == config.host.name and not host_files(config).exist()
-    authority.change(lambda ledger: ledger.begun_again(is_home_new=is_home_new))
+    files = host_files(config)
+    is_home_new = copied.home == config.host.name and not files.exist()
+    known = heard(files, authority.certificate)
+    authority.change(lambda ledger: ledger.begun_again(known, is_home_new=is_home_new))
     return copied
 
 

@@ -171,5 +171,5 @@ def place_authority(directory: Path, config: Config) -> None:
         target = target_of(config.host.address, config.lim.port)
         enrol(authority, files, host, target, time.time())
         # The other hosts then refuse the lost machine, if it is started again.
-        write_private(files.revoked, authority.signed_list())
+        files.write_signed(authority.signed_list())
     show_to_daemons(config, authority)

@@ -36,7 +36,7 @@ from lbd.trust import certificates
 from lbd.trust import token as tokens
 from lbd.trust.authority import Authority, check_name, is_superseded
 from lbd.trust.enrol import enrol, install
-from lbd.trust.files import HostFiles, authority_dir, host_files, write_private
+from lbd.trust.files import HostFiles, authority_dir, host_files
 from lbd.trust.root_directory import check_root_directory
 
 TOKEN_LIFE_S = 3600.0
@@ -100,7 +100,7 @@ def init(options: argparse.Namespace, path: str | None) -> int:
     target = target_of(config.host.address, config.lim.port)
     enrol(authority, files, config.host.name, target, now_s)
     if is_kept:
-        write_private(files.revoked, authority.signed_list())
+        files.write_signed(authority.signed_list())
     print(f"certificate of {config.host.name} in {files.root}")
     if options.queue:
         place_on_first_host(config, files, now_s)
@@ -274,10 +274,14 @@ def unreadable(path: Path) -> Path | None:
 
 def revoke(options: argparse.Namespace, path: str | None) -> int:
     config, authority = need_authority(path)
-    signed = authority.revoke(options.host)
-    write_private(host_files(config).revoked, signed)
+    tokens_of_it = authority.ledger().tokens_of(options.host)
+    host_files(config).write_signed(authority.revoke(options.host))
     wait = duration_text(config.tls.revocation_check_s)
     print(f"{options.host} is revoked; hosts that are up learn of it at once, others within {wait}")
+    now_s = time.time()
+    for token in tokens_of_it:
+        if token.used_by and token.uses_left and now_s < token.until_s:
+            print(f"token {token.id} is void, too: {options.host} has joined with it")
     say_if_unheard(config)
     return 0
 

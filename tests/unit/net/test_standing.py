@@ -6,6 +6,7 @@ import pytest
 
 from lbd.errors import PeerError, Unavailable
 from lbd.net.standing import Standing
+from lbd.trust.revocations import Revocations
 from tests.unit.enrolment import enrolled, joined, made_authority, restored
 
 
@@ -92,7 +93,7 @@ async def test_a_host_that_has_joined_again_may_go_on(tls, authority, monkeypatc
     waiting = asyncio.create_task(standing.readmitted(asyncio.Event()))
     await asyncio.sleep(0)
     assert not waiting.done()
-    authority.change(lambda ledger: ledger.begun_again(is_home_new=True))
+    authority.change(lambda ledger: ledger.begun_again(Revocations(), is_home_new=True))
     enrolled(authority, "h1")
     tls.look()
     await asyncio.wait_for(waiting, 10)

@@ -1,14 +1,15 @@
 """An authority that is restored from a copy, or moves: revoked hosts stay revoked."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
 from lbd.errors import ConfigError, LbdError
-from lbd.trust.ledger import NUMBERS_SKIPPED, Known, Ledger, read_ledger
+from lbd.trust.ledger import ISSUES_SKIPPED, NUMBERS_SKIPPED, Known, Ledger, read_ledger
 from lbd.trust.revocations import Revocations
 
+MORE = ISSUES_SKIPPED - 1  # a revoked host may have joined again, and been revoked, since the copy
 HOSTS = {"h1": Known(0, 9.0), "h2": Known(2, 9.0), "h3": Known(1, 9.0, revoked=True)}
 LEDGER = Ledger("c", "h1", 5, HOSTS)
 
@@ -24,13 +25,15 @@ def test_of_the_others_only_those_with_a_valid_certificate_count():
 
 
 def test_a_copy_is_believed_by_hosts_that_have_heard_of_later_revocations():
-    again = LEDGER.begun_again(is_home_new=False)
-    assert again == Ledger("c", "h1", 5 + NUMBERS_SKIPPED, HOSTS)
+    again = LEDGER.begun_again(Revocations(), is_home_new=False)
+    assert again.number == 5 + NUMBERS_SKIPPED
+    assert LEDGER.begun_again(Revocations(9), is_home_new=False).number == 9 + NUMBERS_SKIPPED
+    assert again.hosts == HOSTS | {"h3": replace(HOSTS["h3"], issue=1 + MORE)}
 
 
 @pytest.mark.parametrize("home", ["h1", "h9"])
 def test_the_old_certificate_of_a_home_that_lost_it_no_longer_counts(home):
-    again = Ledger("c", home, 5, HOSTS).begun_again(is_home_new=True)
+    again = Ledger("c", home, 5, HOSTS).begun_again(Revocations(), is_home_new=True)
     assert [host for host, known in again.hosts.items() if known.revoked] == (
         ["h1", "h3"] if home == "h1" else ["h3"]
     )
@@ -39,10 +42,13 @@ def test_the_old_certificate_of_a_home_that_lost_it_no_longer_counts(home):
 @pytest.mark.parametrize(
     ("heard", "lowest"),
     [
-        (Revocations(3), {"h2": 2, "h3": 2}),  # from before the copy
-        (Revocations(7, {"h2": 2, "h3": 2}), {"h2": 2, "h3": 2}),  # the same
-        (Revocations(7, {"h2": 3, "h3": 2}), {"h2": 3, "h3": 2}),
-        (Revocations(7, {"h2": 5, "h9": 1}), {"h2": 5, "h3": 2}),  # h9 joined after the copy
+        (Revocations(3), {"h2": 2, "h3": 2 + MORE}),  # from before the copy
+        (Revocations(7, {"h2": 2, "h3": 2}), {"h2": 2, "h3": 2 + MORE}),  # the same
+        (Revocations(7, {"h2": 3, "h3": 2}), {"h2": 3 + MORE, "h3": 2 + MORE}),
+        (
+            Revocations(7, {"h2": 5, "h9": 1}),  # h9 joined after the copy
+            {"h2": 5 + MORE, "h3": 2 + MORE, "h9": 1 + MORE},
+        ),
     ],
 )
 def test_a_host_revoked_after_the_copy_stays_revoked_where_it_moves_to(heard, lowest):

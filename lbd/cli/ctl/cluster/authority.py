@@ -23,17 +23,16 @@ from lbd.cli.ctl.trust import (
     need_readable,
     show_to_daemons,
 )
-from lbd.cli.ctl.verb import Run, Verb
+from lbd.cli.ctl.verb import Run, Verb, say
 from lbd.cli.program import Parser
 from lbd.config.load import load
 from lbd.config.schema import Config
 from lbd.console.output import print_json, put
 from lbd.errors import LbdError
 from lbd.model import target_of
-from lbd.trust.authority import Authority, is_superseded, verified
+from lbd.trust.authority import Authority, heard, is_superseded
 from lbd.trust.certificates import fingerprint
 from lbd.trust.files import authority_dir, host_files, make_private_dir, read, write_private
-from lbd.trust.revocations import Revocations
 
 ABOUT = {
     "give": "move the authority from this host into FILE",
@@ -110,8 +109,7 @@ def take(options: argparse.Namespace, path: str | None) -> int:
         taken.root.chmod(0o700)
         if fingerprint(taken.certificate).hex() != authority_known_here(config):
             raise LbdError(f"{file} claims to hold this cluster's authority but holds another one")
-        heard = files.read_signed()  # the daemons may write that file
-        known = verified(heard, taken.certificate) if heard else Revocations()
+        known, copied = heard(files, taken.certificate), taken.ledger()
         taken.change(lambda ledger: ledger.moved_to(host, target, known))
         signed = taken.signed_list()
         here = authority_in(config)
@@ -120,7 +118,7 @@ def take(options: argparse.Namespace, path: str | None) -> int:
             write_private(to, read(source))
     show_to_daemons(config, here)
     write_private(files.home, f"{host} {target}\n".encode())
-    write_private(files.revoked, signed)  # last, because the LIM sends it to the other hosts
+    files.write_signed(signed)  # last, because the LIM sends it to the other hosts
     if options.json:
         print_json({"host": host, "file": str(file)})
     else:
@@ -128,6 +126,8 @@ def take(options: argparse.Namespace, path: str | None) -> int:
             f"the authority is now on {host}; hosts that are up learn of it at once, others when "
             "they come up"
         )
+        if copied.has_open_tokens(time.time()):
+            say("tokens that were made before are void: `lbctl token create` makes others")
     say_if_unheard(config)
     return 0
 

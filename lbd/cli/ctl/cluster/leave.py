@@ -161,7 +161,8 @@ def is_whose_file(pid: int, file: Path) -> bool:
 def forget_cluster(config: Config) -> list[str]:
     """Removes the cluster's files and returns their names. Raises LbdError."""
     files, state = host_files(config), Path(config.host.state_dir)
-    paths = [files.credentials, files.authority, files.revoked, files.home]
+    revoked = files.revoked, files.revoked_before
+    paths = [files.credentials, files.authority, *revoked, files.home]
     removed = []
     try:
         for path in (*paths, *(state / name for name in KEPT)):

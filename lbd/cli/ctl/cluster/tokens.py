@@ -78,7 +78,7 @@ def list_(options: argparse.Namespace, path: str | None) -> int:
         {
             "id": token.id,
             "state": state_of(token, now_s),
-            "host": (token.used_by if token.uses_left < 1 else token.host) or None,
+            "host": (token.used_by[-1] if token.uses_left < 1 else token.host) or None,
             "until": token.until_s,
             "uses_left": token.uses_left,
         }

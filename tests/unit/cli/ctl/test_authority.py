@@ -10,70 +10,27 @@ from types import SimpleNamespace
 import pytest
 
 from lbd.cli.ctl.cluster.authority import is_here
-from lbd.cli.lbctl import main
 from lbd.config.access import DaemonsConfig
 from lbd.config.load import load
 from lbd.doctor.checks import authority_key, trust
 from lbd.doctor.peers import authority
 from lbd.errors import PeerError
-from lbd.net.tls import Tls
-from lbd.trust.authority import Authority, sign, verified
+from lbd.trust.authority import sign, verified
 from lbd.trust.enrol import enrol, follow_address
-from lbd.trust.files import HostFiles
+from lbd.trust.files import EMPTY
+from lbd.trust.ledger import ISSUES_SKIPPED
 from lbd.trust.revocations import Revocations, parse
-
-DAY_S = 86400.0
-
-
-class Host:
-    def __init__(self, root, name, cluster="c"):
-        self.root, self.name, self.cluster = root / name, name, cluster
-        self.files = HostFiles(self.root / "state/tls")
-        self.authority = Authority(self.root / "state-authority", DAY_S)
-        (self.root / "state").mkdir(parents=True)
-        self.config = self.root / "lbd.toml"
-        self.config.write_text(
-            f'[cluster]\nname = "{cluster}"\n[host]\nname = "{name}"\naddress = "10.0.0.9"\n'
-            f'runtime_dir = "{self.root}/run"\nstate_dir = "{self.root}/state"\n'
-            '[daemons]\nuser = "root"\n'
-        )
-
-    def found(self, *others):
-        self.authority.create(self.cluster, self.name, time.time())
-        for host in (self, *others):
-            enrol(self.authority, host.files, host.name, "10.0.0.1:7901", time.time())
-
-    def tls(self):
-        return Tls(
-            self.name, self.files, lambda: self.authority if self.authority.exists() else None
-        )
-
-    def everything(self):
-        found = sorted(path for path in self.root.rglob("*") if path.is_file())
-        return {path: path.read_bytes() for path in found}
+from tests.unit.cli.ctl.authority_hosts import Host, lbctl_on, refused, two_hosts
 
 
 @pytest.fixture
 def hosts(tmp_path):
-    first, second = Host(tmp_path, "h1"), Host(tmp_path, "h2")
-    first.found(second)
-    return first, second
+    return two_hosts(tmp_path)
 
 
 @pytest.fixture
 def lbctl(capsys, monkeypatch):
-    def run(host, *words, status=0):
-        monkeypatch.setenv("LBD_CONFIG", str(host.config))
-        assert main([*map(str, words)]) == status
-        return capsys.readouterr()
-
-    return run
-
-
-def refused(said):
-    (line,) = said.err.splitlines()
-    assert said.out == ""
-    return line
+    return lbctl_on(capsys, monkeypatch)
 
 
 def test_it_is_given_and_taken_and_all_hosts_learn_of_it(hosts, lbctl, tmp_path):
@@ -127,7 +84,9 @@ def test_where_its_host_is_lost_a_backup_will_do_and_revocations_stay(hosts, lbc
     third.tls().learn(first.authority.signed_list())
     assert "h3 is revoked" in refused(lbctl(third, "authority", "take", file, status=1))
     lbctl(second, "authority", "take", file)
-    assert verified(second.files.read_signed(), second.authority.certificate).lowest == {"h3": 1}
+    assert verified(second.files.read_signed(), second.authority.certificate).lowest == {
+        "h3": ISSUES_SKIPPED
+    }
     # When the first host is back, with its old state:
     back = first.tls()
     assert back.authority is not None
@@ -310,7 +269,7 @@ def test_an_old_copy_of_the_authority_is_of_no_use(hosts, lbctl, tmp_path):
     """A machine that was lost, and restored elsewhere, made tokens for a cluster of its own."""
     first, _ = hosts
     lbctl(first, "token", "create", "h9")
-    restored = first.authority.ledger().begun_again(is_home_new=True)
+    restored = first.authority.ledger().begun_again(EMPTY, is_home_new=True)
     tls = first.tls()
     assert tls.authority is not None
     tls.learn(sign(first.authority.credentials(), restored.revocations()))
@@ -327,7 +286,7 @@ def test_a_host_may_leave_though_it_has_an_old_copy_of_the_authority(hosts):
     first, _ = hosts
     config = load(str(first.config))
     assert is_here(config)
-    restored = first.authority.ledger().begun_again(is_home_new=True)
+    restored = first.authority.ledger().begun_again(EMPTY, is_home_new=True)
     first.tls().learn(sign(first.authority.credentials(), restored.revocations()))
     assert not is_here(config)
 
