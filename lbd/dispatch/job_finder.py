@@ -14,6 +14,7 @@ from lbd.dispatch.core.job_selection import (
     no_last,
     read_range,
     read_selectors,
+    steps_in,
     tasks_of,
 )
 from lbd.dispatch.core.ledger_rows import JobRow, Ledger, Tally, Wanted
@@ -32,7 +33,8 @@ NOTHING_TO = {
     REQUEUE_FAILED: "none of these jobs has failed",
 }
 EMPTY_MAX = 20  # ranges without jobs to act on, of which it is said which have none at all
-FEW = 500  # selectors that can be parsed within a few milliseconds
+FEW = 500  # selectors, or parts of one, that can be parsed within a few milliseconds
+PART_CHARS = 8  # of an index, or a range of them
 DENIED = "permission denied"
 ANY_MORE = " any more; see lbctl history"
 TOO_MANY = f"more than {ANSWER_MAX} jobs; name fewer at a time"
@@ -82,12 +84,11 @@ class JobFinder:
     _beside: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def _read(
-        self, many: Sequence[object], read: Callable[Given, Found], *given: Given.args,
-        **named: Given.kwargs,
-    ) -> Found:  # fmt: skip
-        """Returns what `read` returns. For very many selectors that takes most of a second, so it
-        runs outside the event loop, one question at a time."""
-        if len(many) <= FEW:
+        self, count: int, read: Callable[Given, Found], *given: Given.args, **named: Given.kwargs
+    ) -> Found:
+        """Returns what `read` returns. `count`: of what it goes through. Very many take most of a
+        second, so that is done outside the event loop, one question at a time."""
+        if count <= FEW:
             return read(*given, **named)
         async with self._beside:
             return await asyncio.to_thread(read, *given, **named)
@@ -162,7 +163,7 @@ class JobFinder:
     async def numbers(self, selectors: Sequence[str]) -> list[int]:
         """Returns the job numbers in these ranges, in order, whether there are such jobs or not.
         Raises LbdError."""
-        return await self._read(selectors, numbers_in, selectors)
+        return await self._read(len(selectors), numbers_in, selectors)
 
     async def _meant(
         self,
@@ -196,16 +197,18 @@ class JobFinder:
             if last is None:
                 problems += [(one, no_last(asker.user)) for one in of_last]
                 selectors = [one for one in selectors if not is_last(one)]
-        read = await self._read(selectors, read_selectors, selectors, asker.user, last)
+        read = await self._read(parts_in(selectors), read_selectors, selectors, asker.user, last)
         wanted = replace(read, uid=asker.uid, limit=ANSWER_MAX + 1, tasks=())
         if by_number:
             return Meant(wanted, wanted.ranges, (), singles(wanted.ranges), True, tuple(problems))
         ends = [number for ends in read.ranges for number in ends]
         ends += [array for array, _ in read.tasks]
         placed = await self.ledger.arrays(ends) if ends else {}
-        jobs, no_ids = await self._read(read.ranges, jobs_of, read.ranges, placed)
+        parts = parts_in({place.first: place.indexes for place in placed.values()}.values())
+        jobs, no_ids = await self._read(parts + len(read.ranges), jobs_of, read.ranges, placed)
         problems += no_ids
-        tasks, absent = await self._read(read.tasks, tasks_of, read.tasks, placed)
+        parts += sum(steps_in(runs) for _, runs in read.tasks)
+        tasks, absent = await self._read(parts, tasks_of, read.tasks, placed)
         ranges = *jobs, *tasks
         has_many = "@me" in selectors or any(low < high for low, high in ranges)
         wanted = replace(wanted, ranges=ranges)
@@ -340,6 +343,11 @@ async def forgiven(ledger: Ledger, rows: Sequence[JobRow]) -> list[JobRow]:
 def newest(asker: Asker, ended_too: bool, bytes_max: int = 0) -> Wanted:
     """The asker's jobs, or everybody's if there is no user."""
     return Wanted((), asker.user, asker.uid, ended_too, limit=ANSWER_MAX, bytes_max=bytes_max)
+
+
+def parts_in(texts: Collection[str]) -> int:
+    """Returns about how many indexes, or ranges of them, are to be read in them."""
+    return sum(len(text) // PART_CHARS + 1 for text in texts)
 
 
 def numbers_in(selectors: Sequence[str]) -> list[int]:

@@ -8,7 +8,7 @@ from functools import cache
 
 from lbd.dispatch.core.ledger_rows import SubmissionRange, Wanted
 from lbd.errors import ConfigError, LbdError
-from lbd.text.index_list import Run, Runs, count_of, read_array, read_part, run, shown_runs
+from lbd.text.index_list import Run, Runs, count_of, read_part, run, shown_runs
 from lbd.text.ranges import merged
 from lbd.text.task_indexes import TaskIndexes
 
@@ -75,8 +75,7 @@ def read_tasks(text: str, how: str = HOW, last: int | None = None) -> tuple[int,
         listed = listed[1:-1]
     if not is_number(array) or "%" in listed:
         raise ConfigError(f"{text!r} is not a queued job's id; {how}")
-    try:
-        read_array(listed)  # checks that no index occurs twice
+    try:  # an index that occurs twice means the same as once
         return int(array), tuple(read_part(part, listed) for part in listed.split(","))
     except ValueError as problem:
         raise ConfigError(f"{text!r} is not a list of tasks: {problem}") from None
@@ -91,8 +90,7 @@ def tasks_of(
     known: dict[int, TaskIndexes] = {}
     found: list[tuple[int, int]] = []
     problems: list[Problem] = []
-    steps = sum(count_of((one,)) for _, runs in tasks for one in runs if one[2] > 1)
-    if steps > SELECTORS_MAX:
+    if sum(steps_in(runs) for _, runs in tasks) > SELECTORS_MAX:
         raise LbdError(f"more than {SELECTORS_MAX} jobs named at once; use ranges")
     for array, runs in tasks:
         try:
@@ -108,6 +106,11 @@ def tasks_of(
             why = f"array {array} has no task {shown_runs(missing)}; its indexes are {own}"
             problems.append((shown_tasks(array, missing), why))
     return tuple(merged(found)), problems
+
+
+def steps_in(runs: Runs) -> int:
+    """Returns how many ranges of numbers are looked up for them, one for each step."""
+    return sum(count_of((one,)) if one[2] > 1 else 1 for one in runs)
 
 
 def shown_tasks(array: int, runs: Runs) -> str:
@@ -186,8 +189,9 @@ def widened(low: int, high: int, placed: Mapping[int, SubmissionRange]) -> tuple
 
 
 def check_count(texts: Sequence[str]) -> None:
-    """Limits the number of selectors before any is evaluated. Raises ConfigError."""
-    if len(texts) > SELECTORS_MAX:
+    """Limits the number of selectors, and of what they list, before any is evaluated. Raises
+    ConfigError."""
+    if sum(text.count(",") + 1 for text in texts) > SELECTORS_MAX:
         raise ConfigError(f"more than {SELECTORS_MAX} jobs named at once; use ranges")
 
 

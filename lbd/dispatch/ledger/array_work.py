@@ -29,6 +29,7 @@ from lbd.dispatch.ledger.work import (
     parts,
     whole,
 )
+from lbd.errors import LbdError
 from lbd.text.array_phrases import ALL_SHOWN
 from lbd.text.job_limits import SLOTS_MAX
 from lbd.text.job_phrases import HELD, HELD_FOR_A_WHILE
@@ -37,6 +38,7 @@ PAGE = 500  # jobs read together before those of an array are skipped
 LOOKED_INTO = 100  # arrays in one answer that get details
 TALLIED = 50_000  # tasks counted together
 SHOWN = 8  # runs of waiting tasks
+INDEXES_CHARS_MAX = 8 << 20  # read for one question
 REASONS, REASONS_READ = 4, 1000  # of cancelled tasks that are compared
 IS_HELD = (  # as `job_phrases.is_held`
     f"state = 'pending' AND SUBSTR(reason, 1, {len(HELD)}) = '{HELD}'"
@@ -214,20 +216,39 @@ def bad_task(row: Row) -> BadTask | None:
     return None
 
 
+def is_of(number: object, _: object, first: object, count: object) -> bool:
+    """Whether a submission of `count` jobs from `first` has the job with this number."""
+    return are_numbers(first, count) and whole(number) < whole(first) + whole(count)
+
+
 def arrays(numbers: Sequence[int]) -> Work[dict[int, SubmissionRange]]:
-    """Returns, by number, the submissions that are on record."""
+    """Returns, by number, the submissions that are on record. Raises LbdError if their lists of
+    indexes are too long."""
     found: dict[int, SubmissionRange] = {}
+    lists, chars = dict[int, str](), 0
     for some in parts(sorted(set(numbers))):
         values = ", ".join(["(CAST(? AS BIGINT))"] * len(some))
         sql = (
-            "SELECT n.column1, s.first_job, s.jobs, s.indexes"  # noqa: S608  # question marks
+            "SELECT n.column1, s.id, s.first_job, s.jobs, length(s.indexes)"  # noqa: S608  # question marks
             f" FROM (VALUES {values}) AS n JOIN submissions s ON s.id = (SELECT id FROM submissions"
             " WHERE first_job <= n.column1 ORDER BY first_job DESC LIMIT 1)"
         )
         rows = yield Ask(sql, some)
-        for number, first, count, indexes in rows:
-            if are_numbers(first, count) and whole(number) < whole(first) + whole(count):
-                found[whole(number)] = SubmissionRange(whole(first), whole(count), str(indexes))
+        rows = [one for one in rows if is_of(*one[:4])]
+        fresh = {whole(row[1]): whole(row[4]) for row in rows if row[1] not in lists}
+        chars += sum(fresh.values())
+        if chars > INDEXES_CHARS_MAX:
+            raise LbdError("these arrays have too many ranges of indexes; name fewer at a time")
+        lists |= dict.fromkeys(fresh, "")
+        for those in parts([one for one, size in fresh.items() if size]):
+            texts = yield Ask(
+                f"SELECT id, indexes FROM submissions WHERE id IN ({marks(those)})",  # noqa: S608
+                those,
+            )
+            lists |= {whole(one): str(text) for one, text in texts}
+        for number, submission, first, count, _ in rows:
+            text = lists[whole(submission)]
+            found[whole(number)] = SubmissionRange(whole(first), whole(count), text)
     return found
 
 

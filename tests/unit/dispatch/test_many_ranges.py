@@ -6,12 +6,14 @@ import threading
 import pytest
 
 from lbd.dispatch import job_finder
-from lbd.dispatch.core.job_selection import SELECTORS_MAX
+from lbd.dispatch.core.job_selection import SELECTORS_MAX, read_selectors
 from lbd.dispatch.core.ledger_rows import Wanted
 from lbd.dispatch.ledger import work
+from lbd.text import index_list
 from tests.unit.dispatch.ledger.test_ledger import ledger, submission  # noqa: F401  # a fixture
 from tests.unit.dispatch.services import asking, opened
 
+TOO_MANY = f"more than {SELECTORS_MAX} jobs named at once; use ranges"
 MANY = 9_000  # as many as a user's question of 64 KiB holds
 
 
@@ -58,11 +60,10 @@ async def test_jobs_beyond_the_size_of_an_answer_are_not_looked_up(tmp_path):
     async with opened(tmp_path / "ledger.sqlite") as world:
         await world.submit(asking())
         selectors = ["1"] * (SELECTORS_MAX + 1)
-        line = f"more than {SELECTORS_MAX} jobs named at once; use ranges"
-        assert (await world.jobs(selectors=selectors, user="ann")).error == line
+        assert (await world.jobs(selectors=selectors, user="ann")).error == TOO_MANY
         for verb in ("kill", "requeue"):
             done = await world.act(selectors=selectors, user="ann", uid=1001, verb=verb)
-            assert (list(done.errors), list(done.done_ids)) == ([line], [])
+            assert (list(done.errors), list(done.done_ids)) == ([TOO_MANY], [])
         assert [job.id for job in (await world.jobs(selectors=["1"], user="ann")).jobs] == [1]
 
 
@@ -88,3 +89,36 @@ async def test_very_many_are_read_beside_the_event_loop(tmp_path, monkeypatch, c
         assert [job.id for job in found.jobs] == [1, 2]
     assert len(threads) == 2
     assert all((one != threading.get_ident()) == beside for one in threads)
+
+
+@pytest.mark.parametrize(
+    ("selector", "beside"),
+    [("1_[0-999998:2,1-999999:2]", False), (f"1_[{','.join(map(str, range(5000)))}]", True)],
+)
+async def test_what_a_selector_lists_is_not_expanded_in_the_event_loop(
+    tmp_path, monkeypatch, selector, beside
+):
+    """Three hundred such selectors, 10 KB, stopped the queue for a minute and a half, so that
+    everybody's leases ended."""
+    threads = []
+
+    def recorded(*given):
+        threads.append(threading.get_ident())
+        return read_selectors(*given)
+
+    monkeypatch.setattr(job_finder, "read_selectors", recorded)
+    monkeypatch.setattr(index_list, "in_order", None)
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        await world.submit(asking(count=2, is_array=True))
+        found = await world.jobs(selectors=[selector], user="ann", some=True)
+    assert [job.id for job in found.jobs] == ([1, 2] if beside else [])
+    assert found.error == ("" if beside else TOO_MANY)
+    assert [one != threading.get_ident() for one in threads] == [beside]
+
+
+async def test_all_that_the_selectors_list_together_is_limited(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        await world.submit(asking(count=2, is_array=True))
+        listed = ",".join(["0"] * (SELECTORS_MAX // 2))
+        found = await world.jobs(selectors=[f"1_[{listed}]", f"1_[{listed},1]"], user="ann")
+        assert found.error == TOO_MANY

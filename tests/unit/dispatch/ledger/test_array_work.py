@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
+
 from lbd.dispatch.core.discipline import Foretold
 from lbd.dispatch.core.ledger_rows import Wanted
 from lbd.dispatch.core.records import Begin, Cause, Ending, Fate, Updated
 from lbd.dispatch.ledger import array_work
+from lbd.errors import LbdError
 from lbd.model import JobId, JobState
 from tests.unit.dispatch.ledger.test_ledger import (
     DONE,
@@ -103,6 +106,18 @@ async def test_whom_a_number_belongs_to(ledger):  # noqa: F811
         1: (1, 1, ""), 2: (2, 31, "0-29"), 17: (2, 31, "0-29"), 31: (2, 31, "0-29")
     }  # fmt: skip
     assert await ledger.arrays([]) == {}
+
+
+async def test_long_lists_of_indexes_are_read_once_and_not_without_end(ledger, monkeypatch):  # noqa: F811
+    """A question of some ten thousand tasks of one array read its list as often."""
+    odd = (1, 9, 2), (20, 20, 1), (22, 22, 1), (24, 24, 1)
+    for _ in range(3):
+        await ledger.submit(submission(first_index=1, count=8, indexes=odd), 1.0)
+    monkeypatch.setattr(array_work, "INDEXES_CHARS_MAX", 2 * len("1-9:2,20,22,24"))
+    found = await ledger.arrays(range(1, 17))
+    assert len({id(one.indexes) for one in found.values()}) == 2
+    with pytest.raises(LbdError, match="too many ranges of indexes; name fewer"):
+        await ledger.arrays(range(1, 25))
 
 
 async def test_changes_to_waiting_jobs_are_kept(ledger):  # noqa: F811
