@@ -117,6 +117,7 @@ TOO_FEW_OTHERS = "the other hosts are too small for its gang"
 BEGUN_BEFORE = " had reported it begun, then refused it: "
 NO_CUTOFF = "its host says that it was cut off, but it had no cutoff"
 NOT_SAID: Mapping[tuple[JobId, int], float] = {}
+BRIEF_S = 10.0  # within which no job has reason to stop at checkpoints again and again
 KILLED_AT_ONCE = 1000  # attempts of one host that are not ours: 30 ms
 
 
@@ -769,7 +770,7 @@ class Lifecycle:
             return actions + self._requeued(live, fate, ending, now_s, rng)
         lost = lost or (gang is not None and ending.cause in NOT_ALONE)
         if ending.cause in (Cause.CUT, Cause.CHECKPOINT) and not lost:
-            return actions + self._next_tier(live, ending, now_s, rng)
+            return actions + self._next_tier(live, lease, ending, now_s, rng)
         if lost:
             actions += self._lost(live, host, ending, now_s, rng, had_begun=lease.begun)
             return actions + (self._keep_whole(live, gang, now_s, rng) if gang else [])
@@ -822,15 +823,15 @@ class Lifecycle:
             self._keep_from(live, name, now_s, least_s, LOST_IT)
         return self._again(live, Fate.LOST, ending, now_s, rng)
 
-    def _excused(self, live: Live, name: HostId, now_s: float) -> str:
+    def _excused(self, live: Live, name: HostId, now_s: float, what: str = "gave it back") -> str:
         """Counts an attempt that has ended by nobody's fault, as its host says, so that the job
         begins again, or its gang. After `crash_limit` of them it does not go to that host for a
         while. Returns why the job is to be held, "" if it may begin again."""
         count = self.jobs[self._together_as(live)].excuse(live.attempt)
         if count >= self.terms.attempts_max:
-            return f"held: its hosts gave it back {count} times, the last one was {name}"
+            return f"held: its hosts {what} {count} times, the last one was {name}"
         if count > self.terms.crash_limit:
-            live.reason = f"{name}: gave it back; {count} attempts have ended so"
+            live.reason = f"{name}: {what}; {count} attempts have ended so"
             self._keep_from(live, name, now_s)
         return ""
 
@@ -967,13 +968,18 @@ class Lifecycle:
             return self._begin(self.queues.unbar_gang(barred_from, now_s, rng), now_s)
         return self._begin(self.queues.unbar(live.job.id, barred, now_s, rng), now_s)
 
-    def _next_tier(self, live: Live, ending: Ending, now_s: float, rng: Random) -> list[Action]:
+    def _next_tier(
+        self, live: Live, lease: Lease, ending: Ending, now_s: float, rng: Random
+    ) -> list[Action]:
         """The job starts again from scratch, or from its own checkpoint."""
-        fate = Fate(ending.cause.value)
-        if fate is Fate.CUT or live.attempt < self.terms.attempts_max:
-            return self._again(live, fate, ending, now_s, rng)
-        why = f"held: it stopped at a checkpoint again in attempt {live.attempt}"
-        return self._hold(live, why, fate, ending, now_s, rng)
+        fate, why = Fate(ending.cause.value), ""
+        if fate is Fate.CHECKPOINT and live.attempt >= self.terms.attempts_max:
+            why = f"held: it stopped at a checkpoint again in attempt {live.attempt}"
+        elif fate is Fate.CHECKPOINT and now_s - lease.sent_s < BRIEF_S:  # as its host says
+            why = self._excused(live, lease.host, now_s, "stopped it at a checkpoint at once")
+        if why:
+            return self._hold(live, why, fate, ending, now_s, rng)
+        return self._again(live, fate, ending, now_s, rng)
 
     def _hold(
         self, live: Live, why: str, fate: Fate, ending: Ending | None, now_s: float, rng: Random

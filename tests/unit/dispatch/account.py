@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from lbd.dispatch.core.discipline import QueuedJob
 from lbd.dispatch.core.hosts import Terms
+from lbd.dispatch.core.lifecycle import BRIEF_S
 from lbd.dispatch.core.records import Begin, Cause, Changed, Fate, Signal, StopAsked
 from lbd.model import CANCEL, DISBAND, REGROUP, REQUEUE, HostId, JobId, JobState
 
@@ -162,7 +163,7 @@ class Account:
         elif ending.cause in (Cause.CHECKPOINT, Cause.EVICTED):
             # it continues from the checkpoint
             row.ran = row.ran and ending.cause is not Cause.CHECKPOINT
-            if ending.cause is Cause.EVICTED:
+            if ending.cause is Cause.EVICTED or self.now_s - row.sent_s < BRIEF_S:
                 self.is_evicted(row, name)
             self.waits(row, Fate(ending.cause.value))
         elif well:

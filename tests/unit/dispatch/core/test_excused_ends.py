@@ -14,6 +14,7 @@ LIES = {
     "its owner is back": Ending(Cause.EVICTED, reason="its owner is back"),
     "it was requeued, which nobody asked for": Ending(Cause.SIGNALLED, 143, stop_reason=REQUEUE),
     "it is shut down": Ending(Cause.LOST, reason="shut down"),
+    "it stopped at a checkpoint": Ending(Cause.CHECKPOINT, 85),
     "it was cut off, without a cutoff": Ending(Cause.CUT, 137, 9),
 }
 
