@@ -11,6 +11,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from lbd.dispatch.calls import Calls
+from lbd.dispatch.core.job_selection import SELECTORS_MAX
 from lbd.dispatch.core.ledger_rows import (
     Deposed,
     JobRow,
@@ -31,10 +32,10 @@ from lbd.errors import LbdError
 from lbd.local.long_answers import timed
 from lbd.model import HostId, JobId
 from lbd.net.gen import dispatch_pb2 as pb
-from lbd.net.parsing import parsed
-from lbd.net.question import read
+from lbd.net.parsing import FIELD_BYTES, parsed
 from lbd.net.submitter import WATCHED_BYTES
 from lbd.net.transport import Trust
+from lbd.text.command_words import QUEUED_FIELDS_MAX
 from lbd.text.one_line import one_line
 
 if TYPE_CHECKING:  # generic only in the stubs
@@ -44,6 +45,10 @@ log = logging.getLogger("lbd.dispatch")
 
 SERVICE = "lbd.v1.Dispatch"
 ANSWER_BYTES = 12 << 20  # less than a host accepts
+ASKED_FIELDS_MAX = SELECTORS_MAX + 1000
+# What a submission may have without being charged for it: words, and bytes of its request, beyond
+# which each of that many counts as a word.
+FREE_WORDS, FREE_BYTES, WORD_BYTES = 1000, 1 << 16, 32
 Asked = TypeVar("Asked", bound=Message)
 
 
@@ -146,14 +151,14 @@ class QueueService:
             rest = left
 
     async def _submit(self, data: bytes, context: "Context") -> bytes:
-        asked = await self._read(pb.SubmitRequest, data, context)
+        asked = await self._read_submission(data, context)
         return (await self._submitted(asked, len(data), context)).SerializeToString()
 
     async def _queue(self, data: bytes, context: "Context") -> None:
         if len(data) > WATCHED_BYTES:
             text = f"a Queue call of {len(data)} bytes; {WATCHED_BYTES} is the most, not for Submit"
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
-        asked = await self._read(pb.SubmitRequest, data, context)
+        asked = await self._read_submission(data, context)
         reply = await self._submitted(asked, len(data), context)
         await context.write(pb.JobsInfo(submitted=reply).SerializeToString())
         if reply.error:
@@ -307,10 +312,27 @@ class QueueService:
         await self._read(pb.StatusAsked, data, context)
         return self._dispatcher.status().SerializeToString()
 
-    async def _read(self, kind: type[Asked], data: bytes, context: "Context") -> Asked:
+    async def _read_submission(self, data: bytes, context: "Context") -> pb.SubmitRequest:
+        asked = await self._read(pb.SubmitRequest, data, context, QUEUED_FIELDS_MAX)
+        words = len(asked.command) + len(asked.after) + len(asked.excluded)
+        beyond = len(asked.spec.run_request) - FREE_BYTES  # there its words are counted
+        self._calls.looked_into(
+            await self._calls.host(context),
+            max(0, words - FREE_WORDS) + max(0, beyond) // WORD_BYTES,
+        )
+        return asked
+
+    async def _read(
+        self, kind: type[Asked], data: bytes, context: "Context", fields_max: int = ASKED_FIELDS_MAX
+    ) -> Asked:
         """Parses a message; only hosts of this cluster get here."""
         host = await self._calls.host(context)
-        asked = await read(kind, data, context)
+        try:
+            asked = parsed(kind, data, fields_max)
+        except DecodeError:
+            self._calls.looked_into(host, min(len(data) // FIELD_BYTES, fields_max))
+            text = f"not a {kind.__name__}"
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
         if isinstance(asked, pb.JobsAsked | pb.ActRequest):
             self._calls.looked_into(host, len(asked.selectors))
         return asked

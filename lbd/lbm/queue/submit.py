@@ -41,7 +41,7 @@ from lbd.net.gen import dispatch_pb2 as pb
 from lbd.net.gen import lbm_pb2
 from lbd.text.closed_words import JOINING
 from lbd.text.index_list import COUNT_MAX, Runs, count_of, is_number, read_runs, runs_text
-from lbd.text.job_limits import PRIORITY_MAX, SPEEDUP_MAX, TIME_MAX, WORK_S_MAX
+from lbd.text.job_limits import AFTER_MAX, PRIORITY_MAX, SPEEDUP_MAX, TIME_MAX, WORK_S_MAX
 from lbd.text.job_phrases import jobs_do, shell_line_remark
 from lbd.text.needs_words import needs_text
 
@@ -93,6 +93,13 @@ def read_key(value: bytes) -> str:
     return value.decode()
 
 
+def read_after(value: bytes) -> tuple[str, ...]:
+    words = value.decode("ascii").split(maxsplit=AFTER_MAX)
+    if len(words) > AFTER_MAX:
+        raise ValueError(f"more than {AFTER_MAX} jobs to wait for")
+    return tuple(words)
+
+
 def read_time(value: bytes) -> float:
     return within(float(value), TIME_MAX)
 
@@ -119,7 +126,7 @@ OPTIONS = Reader(
         Field(tags.PRIORITY, "priority", decode=read_priority),
         Field(tags.SPEEDUP, "speedup", decode=read_speedup),
         Field(tags.WORK, "work_s", decode=lambda value: within(float(value), WORK_S_MAX)),
-        Field(tags.AFTER, "after", decode=lambda value: tuple(value.decode("ascii").split())),
+        Field(tags.AFTER, "after", decode=read_after),
         Field(tags.NOTIFY, "notify"),
         Field(tags.BEGIN, "begin", decode=read_time),
     )

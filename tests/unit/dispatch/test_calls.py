@@ -13,11 +13,13 @@ from lbd.dispatch.calls import Calls
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.host_connection import HostConnection
 from lbd.dispatch.predictions import Predictions
+from lbd.dispatch.service import FREE_BYTES, FREE_WORDS
 from lbd.dispatch.submissions import Submissions
 from lbd.local import long_answers
 from lbd.local.long_answers import in_turns
 from lbd.local.rate_limit import CHEAPER, TURN_BYTES, TURNS_MIN, TimeShares
 from lbd.net.gen import dispatch_pb2 as pb
+from lbd.text.command_words import QUEUED_FIELDS_MAX
 from tests.unit.dispatch import services
 from tests.unit.dispatch.services import Trust, opened
 
@@ -147,6 +149,29 @@ async def test_what_waits_for_other_jobs_is_submitted_like_an_order(tmp_path, mo
         assert sorted(running) == ["ann"] * (calls.LONG_OF_USER + 1) + ["bob"]
         go_on.set()
         await asyncio.gather(*tasks)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"after": ["ok:1"] * 999, "command": [b"id"]}, 0),
+        ({"command": [b""] * 20_000}, 20_000 - FREE_WORDS),
+        ({"spec": pb.StoredSpec(run_request=bytes(FREE_BYTES + 3200))}, 101),
+        ({"after": ["ok:1"] * 400_000}, QUEUED_FIELDS_MAX),  # 0.3 s of the event loop
+    ],
+)
+async def test_a_host_is_charged_for_what_a_submission_has_of_small_things(
+    tmp_path, monkeypatch, fields, words
+):
+    """A user's half million words after --after, 1.2 MB, kept it busy for half a second each
+    time."""
+    charged = []
+    monkeypatch.setattr(Calls, "looked_into", lambda _self, host, count: charged.append(count))
+    asked = services.asking(**fields).SerializeToString()
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        with contextlib.suppress(Aborted):
+            await world.desk._read_submission(asked, Context())
+    assert charged == [pytest.approx(words, abs=1)]
 
 
 async def test_few_long_questions_of_a_host_are_looked_into_at_once():

@@ -138,9 +138,7 @@ def test_each_part_of_a_list_without_any_task_is_named():
     ]
 
 
-@pytest.mark.parametrize(
-    "text", ["12_", "12_[]", "_3", "12_5-3", "12_1%2", "12_h1", "x_1"]
-)
+@pytest.mark.parametrize("text", ["12_", "12_[]", "_3", "12_5-3", "12_1%2", "12_h1", "x_1"])
 def test_malformed_tasks_are_one_line(text):
     with pytest.raises(ConfigError, match="is not a "):
         read_selectors([text], "ann", None)

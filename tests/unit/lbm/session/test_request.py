@@ -21,6 +21,7 @@ from lbd.local import frames
 from lbd.local.rate_limit import TURN_BYTES
 from lbd.net.gen import lbm_pb2
 from lbd.text.command_words import QUEUED_FIELDS_MAX, QUEUED_WORDS_MAX
+from lbd.text.job_limits import AFTER_MAX
 
 
 def body(*pairs):
@@ -48,6 +49,13 @@ def test_a_queued_job_has_no_more_words_than_take_a_moment_to_read(kind):
     # Those that come last are not read at all.
     with pytest.raises(ValueError, match="from a file, or run it without the queue"):
         read_queued(body(*[(kind, b"")] * QUEUED_FIELDS_MAX) + b"cut short")
+
+
+def test_a_job_waits_for_no_more_jobs_than_it_may():
+    job, options = read_queued(body((tags.AFTER, b" ".join([b"ok:1"] * AFTER_MAX))))
+    assert (job.argv, len(options.after)) == ([b"true"], AFTER_MAX)
+    with pytest.raises(ValueError, match="more than 1000 jobs to wait for"):
+        read_queued(body((tags.AFTER, b" ".join([b"ok:1"] * (AFTER_MAX + 1)))))
 
 
 def test_flags_that_add_up():
