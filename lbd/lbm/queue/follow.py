@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 
 from lbd.errors import LbdError, Unavailable
@@ -37,10 +37,46 @@ from lbd.theory.calibration import FEWEST
 LAST_WORDS_S = 1.0
 REMARK_AFTER_S = 3.0
 ADVICE_AFTER_S = 2.0  # most commands end within that time of an interrupt
-INTERRUPT = 2
+INTERRUPT, ADVICE = 2, 0
+REPEATED_S = 0.05  # between reading signals that are already under way: nobody types faster
 HELD_ON = "running", "suspended"  # states of a job that has begun on its host
 WAITS_FOR_NOTHING = STARTING, RUNS_UNRECORDED
 AWAY = "its dispatcher cannot be reached"
+
+
+class SignalOrders:
+    """The orders that a client gives by its signals. One is given beside earlier ones of other
+    signals: with many tasks an order takes a while. One of the same signal is given once that one
+    is answered, however many come."""
+
+    def __init__(self, order: Callable[[int], Awaitable[None]]) -> None:
+        self._order = order
+        self.under_way: dict[int, asyncio.Task[None]] = {}
+        self.repeated: set[int] = set()
+
+    def give(self, number: int) -> None:
+        if not self.begin(number, self._give(number)):
+            self.repeated.add(number)
+
+    def begin(self, key: int, doing: Coroutine[object, object, None]) -> bool:
+        """Returns False if it is under way already."""
+        if key in self.under_way:
+            doing.close()
+            return False
+        task = self.under_way[key] = asyncio.create_task(doing, name=f"signal {key}")
+        task.add_done_callback(lambda _: self.under_way.pop(key))
+        return True
+
+    async def _give(self, number: int) -> None:
+        wanted = True
+        while wanted:
+            self.repeated.discard(number)
+            await self._order(number)
+            wanted = number in self.repeated
+
+    def close(self) -> None:
+        for task in self.under_way.values():
+            task.cancel()
 
 
 @dataclass(slots=True)
@@ -68,11 +104,12 @@ class FollowedJobs:
     _is_forced: bool = False  # they are to end at once
     _live: "asyncio.Task[None] | None" = None
     _ended: AwaitedJobs = field(init=False)
-    _acts: "set[asyncio.Task[None]]" = field(default_factory=set)
+    _orders: "SignalOrders" = field(init=False)
 
     def __post_init__(self) -> None:
         self._output = ShownOutput(self.queue, self.user, self.ledger, self.send)
         self._ended = AwaitedJobs(self.numbers)
+        self._orders = SignalOrders(self._order)
 
     async def attend(
         self, listen: Callable[[], Awaitable[list[Frame]]], received: list[Frame]
@@ -248,31 +285,27 @@ class FollowedJobs:
                         self._act_soon(body[0])
                     elif tag == tags.FORCE:
                         self._act_soon(KILL)
+                if self._orders.repeated:
+                    await asyncio.sleep(REPEATED_S)
                 received = await listen()
                 if not received:
                     return
         finally:
-            for task in self._acts:
-                task.cancel()
+            self._orders.close()
 
     def _act_soon(self, number: int) -> None:
-        """Gives an order beside an earlier one: with many tasks an order takes a while."""
-        ends = number in ENDING_SIGNALS
-        if ends:
+        if number in ENDING_SIGNALS:
             self.interrupted = number
-        task = asyncio.create_task(
-            self._act_and_advise(number, cancels_waiting=ends), name=f"act on {self.jobs}"
-        )
-        self._acts.add(task)
-        task.add_done_callback(self._acts.discard)
+        self._is_forced |= number == KILL
+        self._orders.give(number)
 
-    async def _act_and_advise(self, number: int, *, cancels_waiting: bool) -> None:
+    async def _order(self, number: int) -> None:
+        await self.act(number, cancels_waiting=number in ENDING_SIGNALS)
+        if number == INTERRUPT:
+            self._orders.begin(ADVICE, self._advise())
+
+    async def _advise(self) -> None:
         """After an interrupt, says what to do about jobs that go on: they may ignore it."""
-        if number == KILL:
-            self._is_forced = True
-        await self.act(number, cancels_waiting=cancels_waiting)
-        if number != INTERRUPT:
-            return
         await asyncio.sleep(ADVICE_AFTER_S)
         if (left := self._ended.left) and not self._is_forced:
             with contextlib.suppress(OSError):

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from copy import copy
+from functools import partial
 from typing import NamedTuple
 
 import grpc
@@ -31,31 +33,50 @@ class Leading(NamedTuple):
 class LeaderSearch:
     def __init__(self, config: Config, peers: Peers, cluster: Cluster) -> None:
         self._config, self._peers, self._cluster = config, peers, cluster
+        self._searches: dict[tuple[object, ...], asyncio.Task[Leading]] = {}  # under way
 
     async def find(self, hosts: Sequence[str], last: str, doubted: str) -> Leading:
         """`last`: who led. `doubted`: a host whose dispatcher failed to answer. Raises NobodyLeads,
         Unavailable."""
-        return await (self._seek(hosts, last, doubted) if len(hosts) > 1 else self._only(hosts[0]))
+        usual = last if len(hosts) > 1 else hosts[0]
+        if len(hosts) == 1 or last != doubted:
+            try:
+                channel = await self._channel_to(usual)
+                if channel.get_state(try_to_connect=True) == grpc.ChannelConnectivity.READY:
+                    return Leading(usual, channel)
+            except Unavailable:
+                if len(hosts) == 1:
+                    raise
+        return await self._found_for_all(tuple(hosts), doubted)
+
+    async def _found_for_all(self, hosts: tuple[str, ...], doubted: str) -> Leading:
+        """Searches once for all who wait: each search opens connections of its own. Raises
+        NobodyLeads, Unavailable."""
+        wanted = hosts, doubted
+        if (search := self._searches.get(wanted)) is None:
+            seeking = self._seek(hosts, doubted) if len(hosts) > 1 else self._only(hosts[0])
+            search = self._searches[wanted] = asyncio.create_task(seeking, name="seek a leader")
+            search.add_done_callback(partial(self._over, wanted))
+        try:
+            return await asyncio.shield(search)
+        except Unavailable as problem:
+            raise copy(problem) from None  # else its traceback keeps the frames of all who wait
+
+    def _over(self, wanted: tuple[object, ...], search: "asyncio.Task[Leading]") -> None:
+        del self._searches[wanted]
+        search.cancelled() or search.exception()  # even if nobody waits any more
 
     async def _only(self, host: str) -> Leading:
-        channel = await self._channel_to(host)
-        if channel.get_state(try_to_connect=True) == grpc.ChannelConnectivity.READY:
-            return Leading(host, channel)
         ready: dict[str, grpc.aio.Channel] = {}
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(self._config.lbm.connect_timeout_s, RECONNECT_S)):
                 await self._reach(host, ready)
         if not ready:
             raise NobodyLeads(f"the dispatcher on {host} cannot be reached; see `lbctl doctor`")
-        return Leading(host, channel)
+        return Leading(host, ready[host])
 
-    async def _seek(self, hosts: Sequence[str], last: str, doubted: str) -> Leading:
+    async def _seek(self, hosts: Sequence[str], doubted: str) -> Leading:
         """Only the leader listens; but one that hangs still does, so a doubted host comes last."""
-        if last != doubted:
-            with contextlib.suppress(Unavailable):
-                channel = await self._channel_to(last)
-                if channel.get_state() == grpc.ChannelConnectivity.READY:
-                    return Leading(last, channel)
         ready: dict[str, grpc.aio.Channel] = {}
         trying = [asyncio.create_task(self._reach(host, ready), name=host) for host in hosts]
         try:

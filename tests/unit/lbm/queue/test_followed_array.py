@@ -90,8 +90,31 @@ async def test_who_interrupts_what_goes_on_learns_how_to_end_it(
         found._ended.add(task(number, "failed", 130, INT, "signalled"))
     for tag, body in frames:
         found._act_soon(KILL if tag == tags.FORCE else body[0])
-    await asyncio.gather(*found._acts)
+    while found._orders.under_way:
+        await asyncio.gather(*found._orders.under_way.values())
     assert sent == [(tags.WARN, f"waiting for {one} by force".encode()) for one in said]
+
+
+async def test_signals_without_end_are_few_orders_and_none_of_them_is_forgotten():
+    """A client that sent half a million kept its host and the dispatcher busy for minutes: each was
+    an order of its own, and each looked for the dispatcher."""
+    found, queue, _ = attached()
+    acts, answered = queue.act, asyncio.Event()
+
+    async def slow(asked):
+        await answered.wait()
+        await acts(asked)
+
+    queue.act = slow
+    for number in [USR1, INT, USR1] * 1000:
+        found._act_soon(number)
+        await asyncio.sleep(0)
+    assert len(found._orders.under_way) == 2
+    answered.set()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert [number for *_, number, _ in queue.acts] == [USR1, USR1, INT, INT]
+    found._orders.close()
 
 
 async def test_for_a_single_job_the_dispatcher_and_its_host_know_whether_it_has_started():
