@@ -22,6 +22,7 @@ from lbd.dispatch.core.lifecycle import KILLED_AT_ONCE
 from lbd.dispatch.core.ownership import Asker, Owners
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.host_connection import HostConnection, Paces
+from lbd.dispatch.intake import TEXT_MAX
 from lbd.dispatch.job_finder import ANSWER_MAX, TOO_LONG, JobFinder
 from lbd.dispatch.job_view import JobViews, add_attempts, encoded, look_at, newest_of
 from lbd.dispatch.orders import Orders
@@ -329,6 +330,8 @@ class QueueService:
         host = await self._calls.host(context)
         try:
             asked = parsed(kind, data, fields_max)
+            if len(getattr(asked, "user", "")) > TEXT_MAX:  # turns are remembered by users' names
+                raise DecodeError
         except DecodeError:
             self._calls.looked_into(host, min(len(data) // FIELD_BYTES, fields_max))
             text = f"not a {kind.__name__}"
