@@ -107,6 +107,7 @@ def submission_of(
         at_once=asked.at_once,
         needs=asked.needs,
         spooled=is_spooled(stored, request),
+        takes_checkpoints=bool(stored.checkpoint),
         uid=submitter.uid,
         gang=count if asked.gang else 0,
         not_before=asked.not_before,

@@ -186,7 +186,7 @@ class QueueService:
             # Runs to completion even if the caller is gone: what is in the ledger must be in the
             # queue.
             host = await self._calls.host(context)
-            who = host, asked.user
+            who = host, asked.user[:TEXT_MAX]
             turn = self._calls.submitting(*who, size_bytes, as_order=bool(asked.after))
             taking = asyncio.ensure_future(self._submissions.take_in(turn, asked))
             taking.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -330,8 +330,8 @@ class QueueService:
         host = await self._calls.host(context)
         try:
             asked = parsed(kind, data, fields_max)
-            if len(getattr(asked, "user", "")) > TEXT_MAX:  # turns are remembered by users' names
-                raise DecodeError
+            if len(getattr(asked, "user", "")) > TEXT_MAX and kind is not pb.SubmitRequest:
+                raise DecodeError  # turns are remembered by users' names
         except DecodeError:
             self._calls.looked_into(host, min(len(data) // FIELD_BYTES, fields_max))
             text = f"not a {kind.__name__}"

@@ -70,6 +70,7 @@ class QueuedJob(NamedTuple):
     work_s: float | None = None  # on one slot, likewise
     needs: Needs = NO_NEEDS  # of its host, besides slots
     spooled: bool = True  # it prints to its host's disk of outputs
+    takes_checkpoints: bool = True  # it may stop at one, to be continued; not used by disciplines
     submission: int = 0  # it came with; not used by disciplines
     array_index: int | None = None
     origin: str = ""  # the host where it was submitted; not used by disciplines

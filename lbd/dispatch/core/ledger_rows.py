@@ -72,6 +72,7 @@ class Submission:
     not_before: float = 0.0  # UNIX seconds; 0: none
     needs: str = ""  # of a host besides slots, as written by text/needs_words.py
     spooled: bool = True  # its jobs print to their host's disk of outputs
+    takes_checkpoints: bool = True  # they may stop at one, to be continued
 
     @property
     def barred_text(self) -> str:
@@ -133,6 +134,7 @@ class Submission:
                 needs=needs,
                 command_line=line,
                 spooled=self.spooled,
+                takes_checkpoints=self.takes_checkpoints,
             )
 
 
@@ -243,6 +245,7 @@ class JobRow:
     at_once: int = 0  # of its array, as in `Submission`
     needs: str = ""  # as in `Submission`
     spooled: bool = True  # likewise
+    takes_checkpoints: bool = True  # likewise
     suspended_s: float = 0.0  # time its last attempt was suspended: by SIGSTOP or its host's owner
     suspended: float | None = None  # suspended since then
     after: str = ""  # of its submission, as is the next

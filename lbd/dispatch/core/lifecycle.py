@@ -115,6 +115,7 @@ LOST_IT = "lost it"
 NO_OTHER = "no other host has what it needs"
 TOO_FEW_OTHERS = "the other hosts are too small for its gang"
 BEGUN_BEFORE = " had reported it begun, then refused it: "
+NO_CHECKPOINTS = "its host says that it stopped at a checkpoint, but it has none"
 NO_CUTOFF = "its host says that it was cut off, but it had no cutoff"
 NOT_SAID: Mapping[tuple[JobId, int], float] = {}
 BRIEF_S = 10.0  # within which no job has reason to stop at checkpoints again and again
@@ -158,6 +159,16 @@ def has_succeeded(live: Live, ending: Ending, stop_reason: str) -> bool:
     was cancelled, unless it had ended before its host was told. TERM alone may mean anything."""
     was_cancelled = stop_reason == ending.stop_reason == CANCEL and live.signal != TERM
     return ending.cause is Cause.EXITED and ending.exit_status == 0 and not was_cancelled
+
+
+def as_believed(live: Live, lease: Lease, ending: Ending) -> Ending:
+    """Returns the ending, as lost if the job cannot have ended so: what a host says must not have
+    it begin again."""
+    if ending.cause is Cause.CUT and lease.cutoff_s is None:
+        return replace(ending, cause=Cause.LOST, reason=NO_CUTOFF)
+    if ending.cause is Cause.CHECKPOINT and not live.job.takes_checkpoints:
+        return replace(ending, cause=Cause.LOST, reason=NO_CHECKPOINTS)
+    return ending
 
 
 def stop_reason_of(live: Live, gang: Gang | None, ending: Ending) -> str:
@@ -725,8 +736,7 @@ class Lifecycle:
         assert live.lease is not None
         lease, host, gang = live.lease, live.lease.host, self.gangs.of(live.job)
         stop_reason, actions = stop_reason_of(live, gang, ending), list[Action]()
-        if ending.cause is Cause.CUT and live.lease.cutoff_s is None:
-            ending = replace(ending, cause=Cause.LOST, reason=NO_CUTOFF)
+        ending = as_believed(live, lease, ending)
         if gang is not None and ending.cause is not Cause.LOST and not stop_reason:
             actions += self.gangs.begun(live)  # what has ended had begun, reported or not
             if not (gang.released or gang.may_run):

@@ -52,6 +52,7 @@ def queued_job(
         needs=read_needs_text(row.needs),
         command_line=line_of(row.command),
         spooled=row.spooled,
+        takes_checkpoints=row.takes_checkpoints,
     )
 
 

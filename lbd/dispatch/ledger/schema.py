@@ -112,6 +112,8 @@ STEPS: tuple[str, ...] = (
     """,
     # of the largest process of its last attempt
     "ALTER TABLE jobs ADD COLUMN max_rss_bytes BIGINT NOT NULL DEFAULT 0;",
+    # whether its jobs may stop at checkpoints; not known of earlier ones
+    "ALTER TABLE submissions ADD COLUMN takes_checkpoints INTEGER NOT NULL DEFAULT 1;",
 )
 VERSION = len(STEPS)
 

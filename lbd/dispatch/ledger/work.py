@@ -57,7 +57,7 @@ WITH_USERS = "JOIN submissions s ON s.id = j.submission"
 SUBMISSION_COLUMNS = """
     id, "user", uid, origin, name, length(command), slots, may_restart, only_host, slots_most,
     priority, target, deadline, gang, limit_s, parallelism, sigma, work_s, first_job, jobs, indexes,
-    at_once, run_after, not_before, needs, spooled FROM submissions
+    at_once, run_after, not_before, needs, spooled, takes_checkpoints FROM submissions
 """
 NEW_JOB = (
     "id", "submission", "array_index", "state", "tier", "attempt", "crashes", "barred", "reason",
@@ -172,15 +172,15 @@ def insert_submission(sent: Submission, first: int) -> Work[int]:
         'INSERT INTO submissions ("user", origin, name, command, spec, slots, may_restart,'
         " only_host, idempotency_key, first_job, jobs, slots_most, priority, uid, target, deadline,"
         " gang, limit_s, parallelism, sigma, work_s, indexes, at_once, run_after, not_before,"
-        " needs, spooled, size_bytes)"
+        " needs, spooled, takes_checkpoints, size_bytes)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
-        " ?, ?) RETURNING id",
+        " ?, ?, ?) RETURNING id",
         (sent.user, sent.origin, sent.name, sent.command, sent.spec, sent.slots,
          int(sent.may_restart), sent.only, sent.key, first, sent.count,
          sent.slots_most, sent.priority, sent.uid, sent.target, sent.deadline, sent.gang,
          sent.limit_s, *(sent.speedup or (None, None)), sent.work_s, runs_text(sent.runs),
          sent.at_once, sent.after, sent.not_before, sent.needs, int(sent.spooled),
-         sent.size_bytes),
+         int(sent.takes_checkpoints), sent.size_bytes),
     )  # fmt: skip
     return whole(rows[0][0])
 
@@ -721,7 +721,7 @@ def jobs_of(
         _, user, uid, origin, name, _, slots, may_restart, only, slots_most, priority, *others = (
             shared
         )
-        target, deadline, gang, limit_s, *most_of_them, spooled = others
+        target, deadline, gang, limit_s, *most_of_them, spooled, takes_checkpoints = others
         *speedup_and_array, after, not_before, needs = most_of_them
         number, submission, barred, *most_of_it, met, wait_s, low_s, high_s, rss_bytes = row
         *middle, held, requeued, predicted_s, still_s, since = most_of_it
@@ -729,8 +729,8 @@ def jobs_of(
         values = (
             number, submission, user, uid, origin, name, commands.get(submission, b""), slots, *own,
             slots_most, held, priority, requeued, target, deadline, gang, limit_s,
-            predicted_s, *speedup_and_array, needs, bool(spooled), still_s, since, after,
-            not_before, bool(met), wait_s, low_s, high_s, rss_bytes,
+            predicted_s, *speedup_and_array, needs, bool(spooled), bool(takes_checkpoints),
+            still_s, since, after, not_before, bool(met), wait_s, low_s, high_s, rss_bytes,
         )  # fmt: skip
         job = JobRow(*values)  # type: ignore[arg-type]  # `fault_of` looks
         if fault := fault_of(job, values):

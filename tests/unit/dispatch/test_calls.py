@@ -174,10 +174,10 @@ async def test_a_host_is_charged_for_what_a_submission_has_of_small_things(
     assert charged == [pytest.approx(words, abs=1)]
 
 
-@pytest.mark.parametrize("method", ["Submit", "Jobs", "Watch", "Act", "Predict"])
+@pytest.mark.parametrize("method", ["Jobs", "Watch", "Act", "Predict"])
 async def test_no_user_has_a_name_that_fills_our_memory(tmp_path, method):
     """Turns are remembered for each user of a host: with names of 15 MiB that were 60 GiB."""
-    kinds = {"Submit": pb.SubmitRequest, "Act": pb.ActRequest, "Predict": pb.PredictAsked}
+    kinds = {"Act": pb.ActRequest, "Predict": pb.PredictAsked}
     asked = kinds.get(method, pb.JobsAsked)(user="x" * 256)
     async with opened(tmp_path / "ledger.sqlite") as world:
         answer = asking(world.desk, method)(asked.SerializeToString(), Context())

@@ -3,8 +3,9 @@ it, is nobody's fault."""
 
 import pytest
 
+from lbd.dispatch.core.lifecycle import NO_CHECKPOINTS
 from lbd.dispatch.core.records import Begin, Cause, Changed, Ending, Fate
-from lbd.model import REQUEUE, Closed
+from lbd.model import REQUEUE, Closed, JobState
 from tests.unit.dispatch.core.test_lifecycle import H1, Table
 
 FULL = Ending(Cause.LOST, reason="filled up")
@@ -45,6 +46,17 @@ def test_a_host_that_gives_a_job_back_again_and_again_gets_it_less_and_less_ofte
     table.slots = table.life.hosts.known[H1].slots
     count = begun_in_an_hour(table, lie, LIES[lie])
     assert 5 <= count < 20, "those of the first moment, then after 10 s, 20 s, and so on"
+
+
+def test_what_takes_no_checkpoints_is_lost_by_a_host_that_says_it_stopped_at_one():
+    """A job that may not restart, and had begun, ran a second time elsewhere."""
+    table = Table()
+    begin = table.begin("1", may_restart=False, takes_checkpoints=False)
+    table.life.begun(begin.host, "1", begin.attempt)
+    changed, *more = table.ended(begin, Ending(Cause.CHECKPOINT, 85))
+    assert (changed.state, changed.fate) == (JobState.LOST, Fate.LOST)
+    assert changed.reason.startswith(NO_CHECKPOINTS)
+    assert not any(isinstance(one, Begin) for one in more)
 
 
 def test_meanwhile_the_job_runs_elsewhere():

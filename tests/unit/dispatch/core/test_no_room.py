@@ -106,6 +106,17 @@ def test_which_jobs_print_to_their_host(closed, files, prints):
     assert is_spooled(pb.StoredSpec(**files), request) is prints
 
 
+async def test_a_later_dispatcher_knows_which_jobs_take_checkpoints(tmp_path):
+    async with opened(tmp_path / "ledger.sqlite") as world:
+        for checkpoint in (b"", b"/work/state"):
+            spec = pb.StoredSpec(run_request=request().SerializeToString(), checkpoint=checkpoint)
+            assert (await world.submit(asking(spec=spec))).error == ""
+        jobs = [queued_job(row) for row in await world.ledger.live()]
+    assert [job.takes_checkpoints for job in jobs] == [False, True]
+    known = [world.dispatcher.life.jobs[job.id].job for job in jobs]
+    assert [job.takes_checkpoints for job in known] == [False, True]
+
+
 async def test_a_later_dispatcher_knows_which_jobs_print(tmp_path):
     async with opened(tmp_path / "ledger.sqlite") as world:
         for output in (b"", b"file"):
