@@ -3,10 +3,18 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+from lbd.dispatch.daemon import Dispatcher
+from lbd.local.json_client import OneQuestion
+from lbd.model import HostId
+from lbd.process.boot_clock import clock_s
 
 log = logging.getLogger("lbd.dispatch")
 
 AGAIN_S = 60.0
+REMOVED_EVERY_S = 2.0  # a host was removed from the cluster: what waits for it says so this soon
+LIM_S = 2.0
 
 
 async def kept_up(what: str, run: Callable[[], Coroutine[None, None, None]]) -> None:
@@ -18,3 +26,16 @@ async def kept_up(what: str, run: Callable[[], Coroutine[None, None, None]]) -> 
         except Exception:
             log.exception("%s: it failed; it begins again in %.0f s", what, AGAIN_S)
         await asyncio.sleep(AGAIN_S)
+
+
+async def drop_removed(lim: Path, dispatcher: Dispatcher) -> None:
+    """Has the LIM of this host say which hosts were removed from the cluster, until cancelled. It
+    is asked only while one that we know is out of contact."""
+    while True:
+        await asyncio.sleep(REMOVED_EVERY_S)
+        if dispatcher.life.hosts.out_of_contact():
+            answer = await OneQuestion(lim).ask({"op": "removed"}, LIM_S)
+            names = answer.get("hosts") if answer else None
+            removed = map(HostId, map(str, names)) if isinstance(names, list) else ()
+            actions = dispatcher.life.hosts_removed(removed, clock_s(), dispatcher.rng)
+            dispatcher.carry(actions)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from lbd.cli.daemons.aids import kept_up
+from lbd.cli.daemons.aids import drop_removed, kept_up
 from lbd.cli.daemons.cluster_settings import ClusterSettings
 from lbd.cli.daemons.queue_right import QueueRight, stand_by
 from lbd.cli.daemons.waiting_queue import WaitingQueue
@@ -43,7 +43,6 @@ from lbd.errors import ConfigError, NotHere
 from lbd.lbm.link.wire import MESSAGE_LIMIT_BYTES
 from lbd.local import json_socket as local
 from lbd.local.caller import Caller
-from lbd.local.json_client import OneQuestion
 from lbd.local.json_socket import Json, Refusal
 from lbd.model import HostId
 from lbd.net import transport
@@ -62,8 +61,6 @@ from lbd.theory.allocation import Rules as AllocationRules
 log = logging.getLogger(__name__)
 
 STOP_GRACE_S = 1.0
-REMOVED_EVERY_S = 2.0  # a host was removed from the cluster: what waits for it says so this soon
-LIM_S = 2.0
 SOCKET_MODE = 0o666
 Found = TypeVar("Found")
 
@@ -309,19 +306,6 @@ async def finish(dispatcher: Dispatcher, stop: asyncio.Event, finished: asyncio.
     for line in dispatcher.lines.values():
         line.broken.set()
     finished.set()
-
-
-async def drop_removed(lim: Path, dispatcher: Dispatcher) -> None:
-    """Has the LIM of this host say which hosts were removed from the cluster, until cancelled. It
-    is asked only while one that we know is out of contact."""
-    while True:
-        await asyncio.sleep(REMOVED_EVERY_S)
-        if dispatcher.life.hosts.out_of_contact():
-            answer = await OneQuestion(lim).ask({"op": "removed"}, LIM_S)
-            names = answer.get("hosts") if answer else None
-            removed = map(HostId, map(str, names)) if isinstance(names, list) else ()
-            actions = dispatcher.life.hosts_removed(removed, clock_s(), dispatcher.rng)
-            dispatcher.carry(actions)
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[None, None, Found]) -> Found | None:
