@@ -18,7 +18,6 @@ from lbd.dispatch.core.cutoffs import tier_order
 from lbd.dispatch.core.disciplines.registry import Tiered
 from lbd.dispatch.core.disciplines.tiers import spread_tiers
 from lbd.dispatch.core.estimates import Estimates
-from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.ledger_room import until_written
 from lbd.dispatch.core.ledger_rows import UNREADABLE, JobRow, Ledger, LedgerTrouble, Stored, Wanted
 from lbd.dispatch.core.lifecycle import Lifecycle
@@ -378,14 +377,6 @@ class Dispatcher:
         """Returns the hosts in the order in which tiers are assigned to them."""
         configured = [entry.name for entry in self.config.cluster.hosts]
         return tier_order(configured, self.life.hosts.known)
-
-
-def terms_of(config: Config) -> Terms:
-    own = config.dispatch
-    return Terms(
-        own.lease_s, own.crash_limit, own.host_failures, own.aside_s, own.aside_max_s,
-        own.attempts_max, own.gang_hold_s, own.gang_drain_s, own.begin_timeout_s,
-    )  # fmt: skip
 
 
 def learn_from(row: JobRow, queues: Queues, *, by_uid: bool) -> None:

@@ -20,14 +20,14 @@ from lbd.cli.daemons.wiring import Ready, first_error, run_daemon
 from lbd.config.dispatch import STRATEGIES
 from lbd.config.fields import shown
 from lbd.config.schema import Config
-from lbd.dispatch.core.configured import make_discipline, rules_of
+from lbd.dispatch.core.configured import make_discipline, rules_of, terms_of
 from lbd.dispatch.core.disciplines import registry
 from lbd.dispatch.core.estimates import Estimates
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.malleable.decision import Rule
 from lbd.dispatch.cutoff_solver import Tuner
-from lbd.dispatch.daemon import Dispatcher, terms_of
+from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.dependencies import DependencyCounts
 from lbd.dispatch.ledger.database_url import ledger_file, store_url
 from lbd.dispatch.ledger.leadership import Lead, OneFile, last_file

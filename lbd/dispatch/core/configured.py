@@ -1,4 +1,4 @@
-"""The discipline and the rules of the configuration, if they are compatible."""
+"""The discipline, the rules and the terms of the configuration, if they are compatible."""
 
 from lbd.config.dispatch import MODES
 from lbd.config.schema import Config
@@ -6,6 +6,7 @@ from lbd.dispatch.core.cutoffs import highest
 from lbd.dispatch.core.discipline import Discipline
 from lbd.dispatch.core.disciplines import registry
 from lbd.dispatch.core.disciplines.tiers import spread_tiers
+from lbd.dispatch.core.hosts import Terms
 from lbd.dispatch.core.shares import Rules, read_name_limits
 from lbd.errors import ConfigError
 
@@ -51,3 +52,11 @@ def rules_of(config: Config) -> Rules:
         own.backfill if own.mode == "fcfs" else "off",
         own.backfill_risk,
     )
+
+
+def terms_of(config: Config) -> Terms:
+    own = config.dispatch
+    return Terms(
+        own.lease_s, own.crash_limit, own.host_failures, own.aside_s, own.aside_max_s,
+        own.attempts_max, own.gang_hold_s, own.gang_drain_s, own.begin_timeout_s,
+    )  # fmt: skip

@@ -5,10 +5,11 @@ import contextlib
 from random import Random
 
 from lbd.config.schema import Config
+from lbd.dispatch.core.configured import terms_of
 from lbd.dispatch.core.disciplines.registry import make
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.shares import Rules
-from lbd.dispatch.daemon import Dispatcher, terms_of
+from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.ledger.sqlite import SqliteLedger
 from lbd.dispatch.service import QueueService
 from lbd.net.gen import dispatch_pb2 as pb
