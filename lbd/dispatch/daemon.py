@@ -52,7 +52,6 @@ from lbd.dispatch.job_lines import say, say_full
 from lbd.dispatch.job_view import why_closed
 from lbd.dispatch.ledger.batches import Batch, Batches, Said
 from lbd.dispatch.ledger.ledger_tokens import ledger_token
-from lbd.dispatch.ledger.retention import clean_up
 from lbd.dispatch.spec_cache import Specs
 from lbd.dispatch.stored_start import UnreadableSpec, start_in
 from lbd.dispatch.watching import Watchers
@@ -65,7 +64,6 @@ from lbd.text.closed_words import OUT_OF_CONTACT
 log = logging.getLogger("lbd.dispatch")
 
 TICK_S = 0.2  # all other periods are multiples, to save wake-ups
-FORGET_EVERY_S = 60.0
 FIRST_BEATS_S = 5.0  # by when every host that is up has connected
 LEARN_FROM = 5000  # the last jobs of the previous dispatcher
 LEARN_EVERY_S = 0.4
@@ -276,13 +274,6 @@ class Dispatcher:
             if past := replace(PAST, ranges=ranges) if ranges else None:
                 with contextlib.suppress(LedgerTrouble):
                     self.estimates.learn(await self.ledger.find(past))
-
-    async def forget(self) -> None:
-        """Drops jobs that ended long ago, until cancelled."""
-        while True:
-            with contextlib.suppress(LedgerTrouble):
-                await clean_up(self.ledger, self.config.dispatch, by_uid=self.by_uid)
-            await asyncio.sleep(FORGET_EVERY_S)
 
     # Hosts
 

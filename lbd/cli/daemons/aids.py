@@ -1,11 +1,14 @@
 """What helps the dispatcher to estimate, to show and to forget. The queue goes on without it."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
+from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.daemon import Dispatcher
+from lbd.dispatch.ledger.retention import clean_up
 from lbd.local.json_client import OneQuestion
 from lbd.model import HostId
 from lbd.process.boot_clock import clock_s
@@ -13,6 +16,7 @@ from lbd.process.boot_clock import clock_s
 log = logging.getLogger("lbd.dispatch")
 
 AGAIN_S = 60.0
+FORGET_EVERY_S = 60.0
 REMOVED_EVERY_S = 2.0  # a host was removed from the cluster: what waits for it says so this soon
 LIM_S = 2.0
 
@@ -39,3 +43,11 @@ async def drop_removed(lim: Path, dispatcher: Dispatcher) -> None:
             removed = map(HostId, map(str, names)) if isinstance(names, list) else ()
             actions = dispatcher.life.hosts_removed(removed, clock_s(), dispatcher.rng)
             dispatcher.carry(actions)
+
+
+async def forget(dispatcher: Dispatcher) -> None:
+    """Drops jobs that ended long ago, until cancelled."""
+    while True:
+        with contextlib.suppress(LedgerTrouble):
+            await clean_up(dispatcher.ledger, dispatcher.config.dispatch, by_uid=dispatcher.by_uid)
+        await asyncio.sleep(FORGET_EVERY_S)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from lbd.cli.daemons.aids import drop_removed, kept_up
+from lbd.cli.daemons.aids import drop_removed, forget, kept_up
 from lbd.cli.daemons.cluster_settings import ClusterSettings
 from lbd.cli.daemons.queue_right import QueueRight, stand_by
 from lbd.cli.daemons.waiting_queue import WaitingQueue
@@ -230,7 +230,7 @@ class Service:
             "learn how predictions came true": predictions.learn,
             "count what jobs wait for": DependencyCounts(dispatcher).run,
             "drop removed hosts": partial(drop_removed, lim, dispatcher),
-            "forget old jobs": dispatcher.forget,
+            "forget old jobs": partial(forget, dispatcher),
             "fit speedups": partial(fit_speedups, queues.heads.speedups),
         }
         if tuner.solves:
