@@ -35,6 +35,8 @@ from lbd.dispatch.core.records import (
     Signal,
 )
 from lbd.dispatch.core.restore import live_job, queued_job, restore_times, waits_of
+from lbd.dispatch.core.retry import NOT_YET
+from lbd.dispatch.core.revoked_origins import RevokedOrigins
 from lbd.dispatch.core.run_times import kind_of
 from lbd.dispatch.earlier_tasks import EarlierTasks
 from lbd.dispatch.host_connection import (
@@ -88,6 +90,7 @@ class Dispatcher:
     estimates: Estimates | None = None  # for disciplines that use them
     starts: Specs[Stored | pb.Start] = field(default_factory=Specs)
     batches: Batches = field(default_factory=Batches)
+    revoked: RevokedOrigins = field(default_factory=RevokedOrigins)
     _ended: list[int] = field(default_factory=list)  # not learnt from yet
     _full: str = ""  # why the ledger takes no jobs, as last logged
 
@@ -214,6 +217,8 @@ class Dispatcher:
             except LedgerTrouble as problem:
                 line, trouble = None, str(problem)
                 phase = "request" if isinstance(problem, UnreadableSpec) else phase
+        if line is not None and (why := self.revoked.why_not(start.origin)):
+            line, trouble, phase = None, why, NOT_YET
         if line is not None and not self.leads():  # else `anchor` could be newer than our lease
             line, trouble = None, "the dispatcher was stopped or replaced before it was told"
         if line is None:

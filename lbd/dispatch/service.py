@@ -106,6 +106,7 @@ class QueueService:
     async def _work(self, _requests: object, context: "Context") -> None:
         """Serves a host's connection until it breaks or a new one of the same host replaces it."""
         name = HostId(await self._calls.host(context))
+        self._dispatcher.revoked.heard(name)
         line = HostConnection(context.write, self._dispatcher.config.dispatch.host_behind_bytes)
         await self._paces.opening(name, line)
         with self._paces.changing(name):

@@ -17,6 +17,7 @@ log = logging.getLogger("lbd.dispatch")
 
 AGAIN_S = 60.0
 FORGET_EVERY_S = 60.0
+REVOKED_EVERY_S, AT_ONCE = 1.0, 1000  # jobs that are looked through without a pause
 REMOVED_EVERY_S = 2.0  # a host was removed from the cluster: what waits for it says so this soon
 LIM_S = 2.0
 
@@ -51,3 +52,24 @@ async def forget(dispatcher: Dispatcher) -> None:
         with contextlib.suppress(LedgerTrouble):
             await clean_up(dispatcher.ledger, dispatcher.config.dispatch, by_uid=dispatcher.by_uid)
         await asyncio.sleep(FORGET_EVERY_S)
+
+
+async def end_jobs_of_revoked(dispatcher: Dispatcher) -> None:
+    """Ends the jobs of hosts that were revoked a while ago, while others are served."""
+    while True:
+        await asyncio.sleep(REVOKED_EVERY_S)
+        for origin in dispatcher.revoked.due(clock_s()):
+            if count := await end_jobs_of(dispatcher, origin):
+                log.warning("ending %d jobs of %s, which is revoked", count, origin)
+
+
+async def end_jobs_of(dispatcher: Dispatcher, origin: str) -> int:
+    life, count = dispatcher.life, 0
+    for number, job in enumerate([*life.jobs]):
+        if (live := life.jobs.get(job)) is not None and live.job.origin == origin:
+            of = f"the revocation of {origin}"
+            await dispatcher.carry(life.kill(job, 0, clock_s(), dispatcher.rng, of=of, ends=True))
+            count += 1
+        elif not number % AT_ONCE:
+            await asyncio.sleep(0)
+    return count

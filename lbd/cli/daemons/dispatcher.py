@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from lbd.cli.daemons.aids import drop_removed, forget, kept_up
+from lbd.cli.daemons.aids import drop_removed, end_jobs_of_revoked, forget, kept_up
 from lbd.cli.daemons.cluster_settings import ClusterSettings
 from lbd.cli.daemons.queue_right import QueueRight, stand_by
 from lbd.cli.daemons.waiting_queue import WaitingQueue
@@ -26,6 +26,7 @@ from lbd.dispatch.core.estimates import Estimates
 from lbd.dispatch.core.ledger_rows import LedgerTrouble
 from lbd.dispatch.core.lifecycle import Lifecycle
 from lbd.dispatch.core.malleable.decision import Rule
+from lbd.dispatch.core.revoked_origins import RevokedOrigins
 from lbd.dispatch.cutoff_solver import Tuner
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.dependencies import DependencyCounts
@@ -132,6 +133,11 @@ class Service:
 
     def __post_init__(self) -> None:
         self.waiting = WaitingQueue(self.trust, self.cuts)
+        self.trust.when_revoked(self._revoked)
+
+    def _revoked(self, hosts: set[str]) -> None:
+        if self.dispatcher is not None:
+            self.dispatcher.revoked.revoked(hosts, clock_s())
 
     async def serve(self, shared: ClusterSettings, stop: asyncio.Event) -> None:
         """Serves until `stop` is set, under the current settings for all hosts."""
@@ -186,6 +192,8 @@ class Service:
             life = Lifecycle(discipline, terms, rules, malleable_of(self.config))
             secret = await ledger_secret(ledger)
             self.dispatcher = Dispatcher(self.config, ledger, life, secret, leads=self._leads)
+            if isinstance(self.trust, Tls):
+                self.dispatcher.revoked = RevokedOrigins(self.trust.revocations.lowest)
             self.trouble = ""
             lowering = longest.lower(lambda: life.has_longer_leases(clock_s()))
             await self._serve(self.dispatcher, stop, lowering)
@@ -231,6 +239,7 @@ class Service:
             "count what jobs wait for": DependencyCounts(dispatcher).run,
             "drop removed hosts": partial(drop_removed, lim, dispatcher),
             "forget old jobs": partial(forget, dispatcher),
+            "end jobs of revoked hosts": partial(end_jobs_of_revoked, dispatcher),
             "fit speedups": partial(fit_speedups, queues.heads.speedups),
         }
         if tuner.solves:

@@ -12,7 +12,8 @@ import grpc.aio
 import pytest
 
 from lbd.cli.daemons import aids, dispatcher
-from lbd.cli.daemons.dispatcher import Service, drop_removed, make_lead
+from lbd.cli.daemons.aids import drop_removed
+from lbd.cli.daemons.dispatcher import Service, make_lead
 from lbd.config.dispatch import DispatchConfig
 from lbd.config.schema import Config, HostConfig
 from lbd.dispatch.core.discipline import HostSlots
@@ -273,7 +274,7 @@ async def test_a_full_disk_passes(tmp_path, monkeypatch, number):
 
 async def test_a_host_that_was_removed_is_dropped_as_soon_as_the_lim_says_so(tmp_path, monkeypatch):
     """A job with `-H g2` waited for g2 to come back until the dispatcher was restarted."""
-    monkeypatch.setattr(dispatcher, "REMOVED_EVERY_S", 0.01)
+    monkeypatch.setattr(aids, "REMOVED_EVERY_S", 0.01)
     life, asked = Lifecycle(Fcfs(), Terms()), []
     hosts, own = life.hosts, SimpleNamespace(life=life, carry=list, rng=Random(1))
     answers = [{}, {"hosts": "g2"}, {"hosts": ["g3"]}, {"hosts": [7, "g2"]}]
