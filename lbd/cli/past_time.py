@@ -53,8 +53,9 @@ class PastTime:
 
 def past_time(text: str) -> PastTime:
     """Raises argparse.ArgumentTypeError with one line on what is allowed."""
-    with contextlib.suppress(ValueError):
-        return PastTime(ago_s=duration_s(text))
+    if ":" not in text and "-" not in text:  # here 6:30 is a time of day
+        with contextlib.suppress(ValueError):
+            return PastTime(ago_s=duration_s(text))
     if (said := text.lower()) in DAYS:
         return PastTime(day=said)
     day, _, clock = said.rpartition(" ")

@@ -58,7 +58,8 @@ Run a command on the host where it will finish soonest, by measured load, as if 
                         job finds DIR in $LBD_CHECKPOINT
   --idempotency-key KEY
                         with -q or -d: submitting the same key twice gives the same job
-  --timeout DUR         wall-clock limit (exit 124): 90, 20s, 2m, 1h30m
+  --timeout DUR         wall-clock limit (exit 124): 90, 20s, 2m, 1h30m, 1:30:00,
+                        1-06:00 (a day and 6 hours); 90:00 is 90 minutes
   --mem SIZE            memory limit: 512K, 2G; below 1024, a unit is required; with -q and -d the
                         host must also have that much memory unassigned
   --name TEXT           label shown by `lbctl jobs`

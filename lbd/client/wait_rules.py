@@ -32,6 +32,9 @@ def check_begin(values: dict[str, str]) -> None:
     from time import time
 
     text = values["begin"]
+    if text == "now":
+        del values["begin"]
+        return
     try:
         at = begin_unix_s(text)
     except ValueError as problem:
@@ -52,12 +55,11 @@ def unix_s_of(text: str) -> float:
     passed. Raises ValueError."""
     from time import localtime, mktime, time
 
-    from lbd.text.clock_time import read_time
-    from lbd.text.units import duration_s
+    from lbd.text.clock_time import from_now_s, read_time
 
     now = time()
-    if text.startswith("+"):
-        return now + duration_s(text[1:])
+    if (later_s := from_now_s(text)) is not None:
+        return now + later_s
     date, clock = read_time(text)
     year, month, day = date or localtime(now)[:3]
     at = mktime((year, month, day, *clock, 0, 0, -1))

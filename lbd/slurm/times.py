@@ -4,9 +4,9 @@ import time
 from contextlib import suppress
 
 from lbd.slurm.options import SlurmError
+from lbd.text.clock_time import WORDS_S
 from lbd.text.index_list import is_number
 
-UNITS_S = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 UNITS_MB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1 << 20}
 DAY_S = 86400
 
@@ -39,9 +39,9 @@ def begin_text(text: str) -> str:
     if text.startswith("now+"):
         digits = text[4:].rstrip("abcdefghijklmnopqrstuvwxyz")
         unit = (text[4:][len(digits) :].removesuffix("s")) or "second"
-        if not is_number(digits) or unit not in UNITS_S:
+        if not is_number(digits) or unit not in WORDS_S:
             raise SlurmError(f"--begin {text!r}: write now+2hours, 17:30 or 2026-12-01T06:00")
-        return f"+{int(digits) * UNITS_S[unit]}s"
+        return f"+{int(digits) * WORDS_S[unit]}s"
     return text
 
 

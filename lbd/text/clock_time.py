@@ -1,12 +1,31 @@
-"""Times as people type them: `17:30`, `17:30:15`, `2026-12-01T06:00`, `2026-12-01 06:00:30`.
+"""Times as people type them: `17:30`, `17:30:15`, `2026-12-01T06:00`, `2026-12-01 06:00:30`; from
+now on: `+2h`, or as in Slurm, `now+2hours`.
 
 Turning one into a moment needs a clock and a time zone, which the caller has.
 """
 
-FORMS = "17:30, 2026-12-01T06:00, +2h, +5m"  # the caller reads the relative forms itself
+from lbd.text.units import duration_s
+
+FORMS = "17:30, 2026-12-01T06:00, +2h, now+2h"
 Date = tuple[int, int, int]  # year, month, day
 Clock = tuple[int, int, int]  # hour, minute, second
 YEARS = (1970, 9999)
+WORDS_S = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}  # Slurm's
+
+
+def from_now_s(text: str) -> float | None:
+    """Returns the seconds from now in `now`, `+2h`, `now+2h` or `now+2hours`, or None if it is none
+    of these. Raises ValueError with one line that says what is allowed."""
+    if text == "now":
+        return 0.0
+    now, plus, given = text.partition("+")
+    if not plus or now not in ("", "now"):
+        return None
+    number = given.rstrip("abcdefghijklmnopqrstuvwxyz")
+    word = given[len(number) :].removesuffix("s")
+    if number.isdecimal() and word in WORDS_S:
+        return duration_s(number) * WORDS_S[word]
+    return duration_s(given)
 
 
 def read_time(text: str) -> tuple[Date | None, Clock]:

@@ -1,4 +1,5 @@
-"""Durations and sizes as people type them: `90`, `1.5`, `20s`, `2m`, `1h30m`, `1d`; `512K`, `2G`.
+"""Durations and sizes as people type them: `90`, `1.5`, `20s`, `2m`, `1h30m`, `1d`, or as in Slurm,
+`1:30:00` and `1-06`; `512K`, `2G`.
 
 `lbrun` imports this file before it does anything else, so nothing is imported here, not even `re`.
 """
@@ -6,17 +7,21 @@
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 LONGEST_S = 1e9  # thirty years; the kernel's timers are limited to the range of its clock
 IMPOSSIBLE_S = 1e15
+CLOCK_BELOW = (24, 60, 60)  # hours after days, minutes after hours, seconds after minutes
 LARGEST_BYTES = (1 << 63) - 1
 UNIT_FROM_BYTES = 1024  # a smaller number without a unit is probably a typing error
 BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def duration_s(text: str) -> float:
-    """Returns the seconds in a duration; a bare number is seconds.
+    """Returns the seconds in a duration; a bare number is seconds, two parts are minutes:seconds.
 
     Raises ValueError with one line that says what is allowed.
     """
-    seconds = float(text) if _is_number(text) else _sum_s(text)
+    if _is_number(text):
+        seconds = float(text)
+    else:
+        seconds = _clock_s(text) if ":" in text or "-" in text else _sum_s(text)
     if seconds > LONGEST_S:
         raise ValueError(f"{text!r} is longer than {LONGEST_S:.0f} seconds")
     return seconds
@@ -39,7 +44,28 @@ def _sum_s(text: str) -> float:
     else:
         if text:
             return total_s
-    raise ValueError(f"{text!r} is not a duration; allowed: 90, 1.5, 20s, 2m, 1h30m, 1d")
+    raise ValueError(_no_duration(text))
+
+
+def _clock_s(text: str) -> float:
+    """Reads Slurm's forms: m:s, h:m:s, d-h, d-h:m, d-h:m:s."""
+    days, dash, clock = text.rpartition("-")
+    parts = [*([days] if dash else []), *clock.split(":")]
+    if not all(part.isascii() and part.isdigit() for part in parts) or len(parts) > 3 + len(dash):
+        raise ValueError(_no_duration(text))
+    first = 0 if dash else 4 - len(parts)
+    numbers = [0.0] * first + [float(part) for part in parts]
+    numbers += [0.0] * (4 - len(numbers))
+    names = ("hours", "minutes", "seconds")
+    rest = zip(numbers[first + 1 :], names[first:], CLOCK_BELOW[first:], strict=True)
+    for number, name, below in rest:
+        if number >= below:
+            raise ValueError(f"{text!r}: its {name} must be below {below}")
+    return sum(number * SECONDS[unit] for number, unit in zip(numbers, "dhms", strict=True))
+
+
+def _no_duration(text: str) -> str:
+    return f"{text!r} is not a duration; allowed: 90, 1.5, 20s, 2m, 1h30m, 1d, 1:30:00, 1-06:00"
 
 
 def size_bytes(text: str) -> int:

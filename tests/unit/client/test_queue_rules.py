@@ -64,8 +64,12 @@ def test_the_duration_of_a_task_may_be_given_with_the_target():
         ([*ARRAY, "--deadline", "2045-02-30T06:00"], "no such date"),
         (
             [*ARRAY, "--deadline", "noon"],
-            "--deadline: 'noon' is not a time; allowed: 17:30, 2026-12-01T06:00, +2h, +5m",
+            "--deadline: 'noon' is not a time; allowed: 17:30, 2026-12-01T06:00, +2h, now+2h",
         ),
+        ([*ARRAY, "--deadline", "now+2moons"], "--deadline: '2moons' is not a duration"),
+        ([*ARRAY, "--deadline", "tomorrow+2h"], "--deadline: 'tomorrow+2h' is not a time"),
+        ([*ARRAY, "--deadline", "now"], "--deadline: now has passed"),
+        ([*ARRAY, "--target", "1:75:00"], "--target: '1:75:00': its minutes must be below 60"),
         ([*ARRAY, "--deadline", "+0"], "--deadline: +0 has passed"),
         ([*ARRAY, "--deadline", "+x"], "--deadline: 'x' is not a duration"),
         ([*ARRAY, "--target", "5", "--work", "0"], "--work 0: must be above 0"),
@@ -179,6 +183,22 @@ def test_a_start_time_is_the_next_one_or_has_passed(berlin, capfd):
     assert options("-d", "--begin", "2026-01-01T06:00").values["begin"] == "1767243600.0"
     said = "lbrun: --begin: 2026-01-01T06:00 has passed, so it may start now\n"
     assert capfd.readouterr().err == said
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("now+1h", 3600), ("now+1:30:00", 5400), ("now+60", 60), ("now+2hours", 7200),
+     ("+1week", 604800), ("+1-06", 108000)],
+)  # fmt: skip
+def test_a_start_time_may_be_as_in_slurm(text, seconds):
+    before = time.time()
+    begin = float(options("-d", "--begin", text).values["begin"])
+    assert before + seconds <= begin <= time.time() + seconds + 1
+
+
+def test_to_begin_now_is_not_to_wait(capfd):
+    assert "begin" not in options("-d", "--begin", "now").values
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

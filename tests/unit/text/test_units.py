@@ -15,6 +15,13 @@ from lbd.text import units
         ("1d2h3m4s", 93784.0),
         ("500ms", 0.5),
         ("1.5h", 5400.0),
+        ("1:30", 90.0),
+        ("90:00", 5400.0),
+        ("1:30:00", 5400.0),
+        ("100:00:00", 360000.0),
+        ("1-06", 108000.0),
+        ("1-06:00", 108000.0),
+        ("1-06:00:05", 108005.0),
     ],
 )
 def test_durations(text, seconds):
@@ -23,14 +30,33 @@ def test_durations(text, seconds):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "s", "x", "1x", "1h30", "30m1h", "1h1h", "-3", "1e9", "inf", "nan", "1 s", "1..2", "٣"],
-)
+    ["", "s", "x", "1x", "1h30", "30m1h", "1h1h", "-3", "1e9", "inf", "nan", "1 s", "1..2", "٣",
+     ":", "1:", ":30", "1:30:", "1:2:3:4", "1-", "1-2-3", "1-2:3:4:5", "1.5:00", "1h:30", "1:-2",
+     "٣:30", "2026-12-01"],
+)  # fmt: skip
 def test_invalid_durations(text):
     with pytest.raises(ValueError, match="is not a duration; allowed: 90"):
         units.duration_s(text)
 
 
-@pytest.mark.parametrize("text", ["1000000001", "11575d", "9" * 400])
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("1:75", "'1:75': its seconds must be below 60"),
+        ("1:75:00", "'1:75:00': its minutes must be below 60"),
+        ("1-24", "'1-24': its hours must be below 24"),
+        ("1-06:00:99", "'1-06:00:99': its seconds must be below 60"),
+    ],
+)
+def test_a_part_that_is_too_large_is_probably_a_typing_error(text, line):
+    with pytest.raises(ValueError, match="must be below") as caught:
+        units.duration_s(text)
+    assert str(caught.value) == line
+
+
+@pytest.mark.parametrize(
+    "text", ["1000000001", "11575d", "11575-00", "9" * 400, "9" * 5000 + ":00"]
+)
 def test_a_duration_that_no_timer_accepts(text):
     with pytest.raises(ValueError, match="is longer than 1000000000 seconds"):
         units.duration_s(text)

@@ -375,4 +375,4 @@ def test_last_is_resolved_once(daemon, capsys, words):
 def test_removing_a_time_limit_is_reported(capsys):
     with contextlib.suppress(SystemExit):
         lbctl.main(["update", "3", "--timeout", "none"])
-    assert "1d; 0 for none" in capsys.readouterr().err
+    assert "1-06:00; 0 for none" in capsys.readouterr().err
