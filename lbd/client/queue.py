@@ -99,7 +99,8 @@ def fill_closed() -> None:
 
 
 def read_input(options: Options, around: Surroundings) -> bytes:
-    """Returns all of standard input, unless it is a terminal or missing."""
+    """Returns standard input, unless it is a terminal or missing: all of it, or a little more than
+    any LBM takes, which then says why not."""
     if "no_stdin" in options.plain or around.empty_input or around.closed & 1 or posix.isatty(0):
         return b""
     kind = posix.fstat(0).st_mode
@@ -110,15 +111,9 @@ def read_input(options: Options, around: Surroundings) -> bytes:
     if not select([0], [], [], REMARK_AFTER_S)[0]:
         say("reading standard input to send with the job (--no-stdin: do not)")
     pieces, size = [], 0
-    while data := posix.read(0, PIECE_BYTES):
+    while size <= INPUT_LIMIT_BYTES and (data := posix.read(0, PIECE_BYTES)):
         pieces.append(data)
         size += len(data)
-        if size > INPUT_LIMIT_BYTES:
-            raise Trouble(
-                f"standard input exceeds {INPUT_LIMIT_BYTES >> 20} MiB; the queue takes "
-                "dispatch.max_input_bytes, 4 MiB unless that is set: let the command read a file, "
-                "or use --no-stdin"
-            )
     return b"".join(pieces)
 
 

@@ -59,7 +59,13 @@ static bool send_frame(char tag, char *fields, size_t size) {
         }
     frames_sent++;
     int flags = MSG_NOSIGNAL | (size < 2 ? MSG_DONTWAIT : 0); /* sending a signal must not block */
-    return sendmsg(lbm, &message, flags) == (ssize_t)(size + HEADER_BYTES);
+    ssize_t sent = sendmsg(lbm, &message, flags);
+    size_t whole = size + HEADER_BYTES, done = sent < 0 ? 0 : (size_t)sent;
+    while (sent >= 0 && done >= HEADER_BYTES && done < whole) { /* only the next call says why */
+        sent = send(lbm, fields + done - HEADER_BYTES, whole - done, flags);
+        if (sent > 0) done += (size_t)sent;
+    }
+    return done == whole;
 }
 
 /* From here on signals are for the command; those that the caller ignores stay ignored. */

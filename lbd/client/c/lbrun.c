@@ -392,7 +392,7 @@ int main(int argc, char **argv) {
     directory = working_directory();
     bool told = option['l'] && ask(LOCAL) && next_frame() == HERE;
     if (option['q'] || option['d'])
-        read_input(), catch_signals(FORWARDED_TO_QUEUE), wait_in_queue(ask(QUEUE) || errno == EPIPE);
+        read_input(), catch_signals(FORWARDED_TO_QUEUE), wait_in_queue(ask(QUEUE));
     if (option['l']) run_here(told ? field(HOST) : "", told ? field(JOB) : "", "--local was given");
     catch_signals(FORWARDED);
     wait_for_end(ask(RUN) || errno == EPIPE); /* if sending failed, a frame may say why */

@@ -5,7 +5,8 @@ enum { HEARD_MS = 10000, ACCEPT_MS = 30000, REMARK_MS = 2000, INPUT_MAX = 11 << 
 static char *input = ""; /* sent along with the job */
 static size_t input_size;
 
-/* Reads all of standard input, unless it is a terminal or missing. */
+/* Reads standard input, unless it is a terminal or missing: all of it, or one byte more than any LBM
+   takes, which then says why not. */
 static void read_input(void) {
     struct stat kind;
     if (option['i'] || null_fds & 1 || fstat(0, &kind) ||
@@ -17,10 +18,6 @@ static void read_input(void) {
     for (ssize_t more = 1; more && input_size <= INPUT_MAX; input_size += (size_t)more)
         if ((more = read(0, input + input_size, INPUT_MAX + 1 - input_size)) < 0)
             _exit(say("standard input: %s", strerror(errno)));
-    if (input_size > INPUT_MAX)
-        _exit(say("standard input exceeds %d MiB; the queue takes dispatch.max_input_bytes, 4 MiB "
-                  "unless that is set: let the command read a file, or use --no-stdin",
-                  INPUT_MAX >> 20));
 }
 
 static void put_wish(FILE *to) {
@@ -48,7 +45,8 @@ static _Noreturn void wait_in_queue(bool taken) {
     char *jobs = "", *named = "";
     bool several = false;
     first_ms = HEARD_MS, later_ms = ACCEPT_MS;
-    if (!taken) _exit(say("cannot send the request to the LBM: %s", strerror(errno)));
+    if (!taken && errno != EPIPE && errno != ECONNRESET)
+        _exit(say("cannot send the request to the LBM: %s", errno == EAGAIN ? "timed out" : strerror(errno)));
     for (;;) {
         int tag = next_frame();
         switch (tag) {
@@ -58,6 +56,8 @@ static _Noreturn void wait_in_queue(bool taken) {
                       "check lbctl jobs, or use --idempotency-key"));
         case UNREAD:
         case GONE:
+            if (!taken && !*jobs)
+                _exit(say("the LBM hung up while the request was sent; nothing was queued"));
             if (!*jobs) _exit(say("lost contact with the LBM; the queue may have accepted the job"));
             _exit(say("lost contact with the LBM; %s %s: lbctl wait %s", named,
                       several ? "continue" : "continues", jobs));

@@ -143,8 +143,9 @@ def request_of(given: dict[bytes, list[bytes]]) -> ClientRequest:
     return request
 
 
-def complaint(problem: Exception) -> tuple[bytes, bytes]:
-    """Returns the frame that tells a client why its request cannot be read."""
+def complaint(problem: Exception, input_bytes: int) -> tuple[bytes, bytes]:
+    """Returns the frame that tells a client why its request cannot be read. `input_bytes`: the most
+    standard input of a queued job."""
     why = str(problem)
     if isinstance(problem, UnicodeDecodeError):
         why = "an option is not valid UTF-8"
@@ -152,10 +153,14 @@ def complaint(problem: Exception) -> tuple[bytes, bytes]:
         refusal = {"ok": False, "error": f"question too long: {problem}"}
         return frames.JSON, json.dumps(refusal).encode()
     elif isinstance(problem, frames.TooLong) and problem.tag in LONG:
-        why = (
-            f"it has {problem.size} bytes with its arguments, environment and, for the queue, "
-            f"input; lbm.max_request_bytes is {problem.limit_bytes}"
-        )
+        limit = f"lbm.max_request_bytes is {problem.limit_bytes}"
+        why = f"it has {problem.size} bytes with its arguments and environment; {limit}"
+        if problem.tag == tags.QUEUE:
+            why = (
+                f"it has {problem.size} bytes with its standard input; {limit}, of which "
+                f"dispatch.max_input_bytes, {input_bytes}, may be input: let the command read a "
+                "file, or use --no-stdin"
+            )
     return tags.UNFIT, f"the LBM cannot accept this request: {why}".encode()
 
 

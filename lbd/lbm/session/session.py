@@ -116,7 +116,8 @@ class Connection:
             else:
                 await self._serve_json(first)
         except (ValueError, PeerError) as problem:
-            self._frames.send(*complaint(problem))
+            most_input_bytes = self._home.config.dispatch.max_input_bytes
+            self._frames.send(*complaint(problem, most_input_bytes))
         except (TimeoutError, OSError):
             pass
         finally:

@@ -104,8 +104,10 @@ def answer(listener, message):
             pass
 
 
-def test_a_queued_command_learns_why_its_request_was_not_read(tmp_path):
-    """It was: cannot send the request to the LBM: [Errno 32] Broken pipe."""
+@pytest.mark.parametrize("program", [COMPILED, PYTHON], ids=["compiled", "python"])
+def test_a_queued_command_learns_why_its_request_was_not_read(tmp_path, program):
+    """It was: cannot send the request to the LBM: [Errno 32] Broken pipe; or, by the compiled one,
+    Inappropriate ioctl for device."""
     (tmp_path / "lbd.toml").write_text(f'runtime_dir = "{tmp_path}"\n')
     (tmp_path / "input").write_bytes(b"x" * (9 << 20))
     with socket.socket(socket.AF_UNIX) as listener, open(tmp_path / "input", "rb") as given:
@@ -118,7 +120,7 @@ def test_a_queued_command_learns_why_its_request_was_not_read(tmp_path):
         ):
             given.seek(0)
             client = subprocess.Popen(
-                [*PYTHON, "-d", "cat"], stdin=given, env=environment, stderr=subprocess.PIPE,
+                [*program, "-d", "cat"], stdin=given, env=environment, stderr=subprocess.PIPE,
                 text=True,
             )  # fmt: skip
             ours, _ = listener.accept()

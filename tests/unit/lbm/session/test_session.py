@@ -114,10 +114,20 @@ async def asked():
 
 async def test_a_request_that_is_too_long_is_told_the_limit(asked):
     """It was: a frame of 11534623 bytes; the limit is 8388608."""
+    announced = (11 << 20).to_bytes(4, "little") + tags.RUN
+    assert await asked(announced) == [
+        "the LBM cannot accept this request: it has 11534336 bytes with its arguments and "
+        "environment; lbm.max_request_bytes is 8388608"
+    ]
+
+
+async def test_too_much_input_is_told_the_limit_of_the_input_too(asked):
+    """It was lbm.max_request_bytes alone, and who raised that met the other."""
     announced = (11 << 20).to_bytes(4, "little") + tags.QUEUE
     assert await asked(announced) == [
-        "the LBM cannot accept this request: it has 11534336 bytes with its arguments, environment "
-        "and, for the queue, input; lbm.max_request_bytes is 8388608"
+        "the LBM cannot accept this request: it has 11534336 bytes with its standard input; "
+        "lbm.max_request_bytes is 8388608, of which dispatch.max_input_bytes, 4194304, may be "
+        "input: let the command read a file, or use --no-stdin"
     ]
 
 
