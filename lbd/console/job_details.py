@@ -22,6 +22,7 @@ from lbd.text.array_phrases import (
     have_ended,
     named,
     running_of,
+    why_not_started,
 )
 from lbd.text.job_phrases import CANNOT_OPEN
 from lbd.text.one_line import one_line
@@ -59,6 +60,7 @@ def array_lines(one: Json) -> list[str]:
         array = text(one, "id")
         which = f"--failed {array}" if count > 1 else f"{array}_{failed[0].task}"
         lines.append(f"failed   {named(failed, count)}; lbctl logs {which}")
+        lines += [f"reason   {why}" for why in why_not_started(failed)]
     return lines
 
 
@@ -70,6 +72,7 @@ def failed_task(task: Json) -> FailedTask:
         None if math.isnan(status) else int(status),
         whole(task, "signal"),
         text(task, "cause"),
+        text(task, "reason"),
     )
 
 

@@ -49,7 +49,7 @@ def add_tally(reply: pb.JobInfo, row: JobRow, tally: Tally) -> None:
     for task in tally.bad:
         array.bad.add(
             index=task.index, state=task.state, exit_status=task.exit_status,
-            signal=task.signal, cause=task.cause,
+            signal=task.signal, cause=task.cause, reason=task.reason,
         )  # fmt: skip
 
 

@@ -9,6 +9,8 @@ from lbd.text.job_phrases import HELD
 SHOWN = 8  # failed tasks, or jobs, that are named
 RATE_KNOWN = 10  # ended tasks from which the rate says when the others end
 ALL_SHOWN = SHOWN + 2  # or all, if they are no more: "and 1 more" is no shorter than the one
+REASONS_SHOWN = 3
+NOT_STARTED = (125, 126, 127)  # exit statuses of lbd too; with a reason they are not the command's
 CAUSES = {"timeout": "time limit", "memory": "memory limit"}
 INTERRUPTING = ("running", "suspended")
 
@@ -19,6 +21,7 @@ class FailedTask(NamedTuple):
     exit_status: int | None = None
     signal: int = 0
     cause: str = ""
+    reason: str = ""
 
     @property
     def shown(self) -> str:
@@ -54,6 +57,16 @@ def named(failed: Sequence[FailedTask], count: int) -> str:
     shown = ", ".join(task.shown for task in (failed if is_all else failed[:SHOWN]))
     more = count - len(failed[:SHOWN])
     return shown if is_all or more <= 0 else f"{shown} and {more} more"
+
+
+def why_not_started(failed: Sequence[FailedTask]) -> list[str]:
+    """Returns lines like `task 7: ./a: not found`: the first reasons why tasks could not be
+    started, each with the first task that has it."""
+    first: dict[str, int] = {}
+    for one in failed:
+        if one.reason and one.exit_status in NOT_STARTED:
+            first.setdefault(one.reason, one.task)
+    return [f"task {task}: {reason}" for reason, task in first.items()][:REASONS_SHOWN]
 
 
 def were_cancelled(count: int, of: str = "") -> str:

@@ -339,6 +339,7 @@ class BadTask:
     exit_status: int | None
     signal: int
     cause: str
+    reason: str = ""  # why it could not be started
 
 
 @dataclass(frozen=True, slots=True)

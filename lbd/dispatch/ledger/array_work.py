@@ -30,7 +30,7 @@ from lbd.dispatch.ledger.work import (
     whole,
 )
 from lbd.errors import LbdError
-from lbd.text.array_phrases import ALL_SHOWN
+from lbd.text.array_phrases import ALL_SHOWN, NOT_STARTED
 from lbd.text.job_limits import SLOTS_MAX
 from lbd.text.job_phrases import HELD, HELD_FOR_A_WHILE
 
@@ -40,6 +40,7 @@ TALLIED = 50_000  # tasks counted together
 SHOWN = 8  # runs of waiting tasks
 INDEXES_CHARS_MAX = 8 << 20  # read for one question
 REASONS, REASONS_READ = 4, 1000  # of cancelled tasks that are compared
+REASON_CHARS = 500  # of why a task could not be started
 IS_HELD = (  # as `job_phrases.is_held`
     f"state = 'pending' AND SUBSTR(reason, 1, {len(HELD)}) = '{HELD}'"
     f" AND SUBSTR(reason, 1, {len(HELD_FOR_A_WHILE)}) <> '{HELD_FOR_A_WHILE}'"
@@ -173,7 +174,8 @@ def looked_into(tally: Tally, first: int, count: int) -> Work[Tally]:
         )
     if tally.states.get("failed") or tally.states.get("lost"):
         bad += yield Ask(
-            "SELECT array_index, state, exit_status, signal, cause FROM jobs"
+            "SELECT array_index, state, exit_status, signal, cause, CASE WHEN exit_status"  # noqa: S608  # constants
+            f" IN {NOT_STARTED} THEN substr(reason, 1, {REASON_CHARS}) ELSE '' END FROM jobs"
             " WHERE id BETWEEN ? AND ? AND state IN ('failed', 'lost')"
             " ORDER BY id LIMIT ?",
             (*ends, ALL_SHOWN),
@@ -210,9 +212,9 @@ def runs_of(condition: str, ends: Ends) -> Work[list[Ends]]:
 def bad_task(row: Row) -> BadTask | None:
     """Returns None if the row is invalid."""
     match tuple(row):
-        case [int(index), str(state), int() | None as status, int(signal), str(cause)]:
+        case [int(index), str(state), int() | None as status, int(signal), str(cause), str(why)]:
             if all(is_within(number, SIGNED) for number in (status or 0, signal)):
-                return BadTask(index, state, status, signal, cause)
+                return BadTask(index, state, status, signal, cause, why)
     return None
 
 

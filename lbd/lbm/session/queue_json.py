@@ -105,6 +105,7 @@ def array_json(array: pb.ArrayInfo) -> Json:
                 "exit_status": task.exit_status if task.HasField("exit_status") else None,
                 "signal": task.signal or None,
                 "cause": task.cause or None,
+                "reason": one_line(task.reason) or None,
             }
             for task in array.bad
         ],

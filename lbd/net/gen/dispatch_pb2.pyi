@@ -380,18 +380,20 @@ class ArrayInfo(_message.Message):
     def __init__(self, indexes: _Optional[str] = ..., tasks: _Optional[_Mapping[str, int]] = ..., waiting: _Optional[str] = ..., at_once: _Optional[int] = ..., bad: _Optional[_Iterable[_Union[BadTaskInfo, _Mapping]]] = ..., held: _Optional[int] = ..., held_indexes: _Optional[str] = ..., expected_end: _Optional[float] = ..., expected_low: _Optional[float] = ..., expected_high: _Optional[float] = ..., expected_by: _Optional[str] = ..., comparable: _Optional[int] = ..., is_rough: _Optional[bool] = ..., count: _Optional[int] = ..., takes_turns: _Optional[bool] = ...) -> None: ...
 
 class BadTaskInfo(_message.Message):
-    __slots__ = ("index", "state", "exit_status", "signal", "cause")
+    __slots__ = ("index", "state", "exit_status", "signal", "cause", "reason")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     EXIT_STATUS_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     index: int
     state: str
     exit_status: int
     signal: int
     cause: str
-    def __init__(self, index: _Optional[int] = ..., state: _Optional[str] = ..., exit_status: _Optional[int] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ...) -> None: ...
+    reason: str
+    def __init__(self, index: _Optional[int] = ..., state: _Optional[str] = ..., exit_status: _Optional[int] = ..., signal: _Optional[int] = ..., cause: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class TargetInfo(_message.Message):
     __slots__ = ("by", "is_deadline", "expected_end", "expected_low", "expected_high", "at_once", "running", "left", "why")

@@ -31,6 +31,7 @@ from lbd.errors import ConfigError, LbdError
 from lbd.local.json_socket import AWAY, SEVERAL, Refusal
 from lbd.local.write_all import write_all
 from lbd.model import ENDED_NAMES
+from lbd.text.array_phrases import NOT_STARTED
 from lbd.text.job_phrases import CANNOT_OPEN, NOT_STORED
 
 FAILED = ("failed", "lost")
@@ -193,8 +194,13 @@ def show_each(daemons: Daemons, found: list[Json]) -> int:
             continue
         where = f" on {host}" if host else ""
         how = f", {phrase}" if (phrase := status_phrase(one)) else ""
+        reason = text(one, "reason")
+        if whole(one, "exit_status") in NOT_STARTED and reason:
+            how += f": {reason}"
         put(f"==> {task}: {text(one, 'state')}{where}{how} <==")
         sys.stdout.flush()
+        if reason.startswith(CANNOT_OPEN):  # it never ran
+            continue
         try:
             show_output(daemons, [task], None, copied, follows=False)
         except Refusal as problem:

@@ -54,6 +54,18 @@ async def test_an_array_is_one_line_with_its_tally(ledger):  # noqa: F811
     assert await ledger.lines(Wanted(user="nobody")) == []
 
 
+async def test_why_tasks_could_not_be_started_is_found_with_them(ledger):  # noqa: F811
+    await ledger.submit(submission(first_index=1, count=3), 1.0)
+    for job, status in (("1", 125), ("2", 1), ("3", 127)):
+        ending = Ending(Cause.EXITED, status)
+        ended = changed(job, JobState.FAILED, Fate.FAILED, ending, reason=f"why {job}" + "x" * 999)
+        await ledger.record([Begin(JobId(job), 1, H1, 1, None), ended], 10.0)
+    tally = (await ledger.tallies(await ledger.lines(Wanted(ended_too=True))))[1]
+    why = [(one.exit_status, one.reason[:5]) for one in tally.bad]
+    assert why == [(125, "why 1"), (1, ""), (127, "why 3")]
+    assert len(tally.bad[0].reason) == array_work.REASON_CHARS
+
+
 async def test_jobs_are_counted_whatever_the_limits(ledger):  # noqa: F811
     await ledger.submit(submission(), 1.0)
     await ledger.submit(submission(first_index=1, count=1200), 2.0)

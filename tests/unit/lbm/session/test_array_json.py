@@ -47,6 +47,12 @@ def test_the_first_jobs_and_tasks_that_did_not_succeed_are_named():
     assert counts_json(jobs)["bad"] == names
 
 
+def test_why_a_task_could_not_be_started_is_one_line():
+    bad = [pb.BadTaskInfo(index=1, exit_status=125, reason="no\nfile"), pb.BadTaskInfo(index=2)]
+    failed = array_json(pb.ArrayInfo(bad=bad))["failed"]
+    assert [one["reason"] for one in failed] == ["no file", None]
+
+
 def test_when_an_array_ends():
     unknown = array_json(pb.ArrayInfo(expected_by="why"))
     assert (unknown["expected_end"], unknown["expected_end_90"]) == (None, None)

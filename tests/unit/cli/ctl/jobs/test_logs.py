@@ -99,6 +99,28 @@ def test_the_outputs_of_the_failed_tasks_of_an_array_are_shown(daemon, capfdbina
     assert lbctl.main(["logs", "--failed", "-f", "5"]) == 2
 
 
+def test_the_head_of_a_task_that_could_not_be_started_says_why(daemon, capfdbinary):
+    """It said: failed on h2, exit 125; and the rest on standard error."""
+    cannot = "cannot open the output file /out/2: Permission denied"
+    task = {**JOB, "array_id": 5, "host": "h2", "state": "failed"}
+    tasks = [
+        {**task, "id": "5_2", "exit_status": 125, "reason": cannot},
+        {**task, "id": "5_3", "exit_status": 125, "reason": "h2: no such user"},
+        {**task, "id": "5_4", "exit_status": 125, "reason": None},
+        {**task, "id": "5_5", "exit_status": 124, "reason": "the time limit of 5s"},
+    ]
+    answer = {"ok": True, "attempt": 1, "at": [0, 0], "data": []}
+    daemon("lbm", **{"queue.logs": answer, "queue.jobs": {"ok": True, "jobs": tasks}})
+    assert lbctl.main(["logs", "--failed", "5"]) == 0
+    out = capfdbinary.readouterr().out.decode()
+    assert out.splitlines() == [
+        f"==> 5_2: failed on h2, exit 125: {cannot} <==",
+        "==> 5_3: failed on h2, exit 125: h2: no such user <==",
+        "==> 5_4: failed on h2, exit 125 <==",
+        "==> 5_5: failed on h2, exit 124 <==",
+    ]
+
+
 def test_a_host_that_is_down_does_not_hide_the_output_of_the_others(daemon, capfdbinary):
     hosts = {"5_1": "h2", "5_2": "h4", "5_3": "h2", "5_4": "h4"}
     task = {**JOB, "array_id": 5, "state": "failed", "exit_status": 1}

@@ -111,6 +111,22 @@ def test_attempts_have_a_tier_only_where_the_discipline_has_some(
     assert found["tier"] == tier
 
 
+def test_an_array_says_why_tasks_could_not_be_started(daemon, capsys):
+    """Only the exit status was shown, and the reason only of each task alone."""
+    why = "cannot open the output file /out/{}: Permission denied"
+    bad = [{"array_index": n, "state": "failed", "exit_status": 125, "reason": why.format(n)}
+           for n in range(1, 7)]  # fmt: skip
+    bad[2]["reason"] = bad[1]["reason"]
+    bad[0] |= {"exit_status": 1, "reason": "said of a command that ran"}
+    array = {"id": "12", "array": "1-6", "command": ["cc"], "tasks": {"failed": 6, "lost": 0},
+             "failed": bad, "state": "failed", "submitted": 1.0, "started": 2.0, "user": "ann",
+             **GIVEN}  # fmt: skip
+    daemon("lbm", **{"queue.jobs": {"jobs": [array]}})
+    assert lbctl.main(["job", "12"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("reason")]
+    assert lines == [f"reason   task {n}: {why.format(n)}" for n in (2, 4, 5)]
+
+
 @pytest.mark.parametrize("output", [None, "run.%a"])
 def test_an_array_names_the_logs_of_what_failed(daemon, capsys, output):
     """The attempts in the answer are those of its first task."""
