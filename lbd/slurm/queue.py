@@ -40,7 +40,7 @@ STATES = {
 }  # fmt: skip
 SHORT = dict(STATES.values()) | {"TIMEOUT": "TO", "OUT_OF_MEMORY": "OOM"}
 OPEN = {"PENDING", "RUNNING", "SUSPENDED"}
-TIMED_OUT = 124
+ENDED_BY = {"timeout": ("TIMEOUT", "0:15"), "memory": ("OUT_OF_MEMORY", "0:125")}  # and ExitCode
 SHOWN_S = 300  # how long squeue shows an ended job, like Slurm's MinJobAge
 
 
@@ -59,7 +59,8 @@ class Job:
         self.index = "" if index is None else str(index)
         self.user = str(row.get("user"))
         self.host = str(row.get("host") or "")
-        self.state = state_of(state, self.exit_status, reason)
+        self.cause = str(row.get("cause")) if state == "failed" else ""
+        self.state = state_of(state, self.cause)
         self.reason, self.raw_reason = reason_of(state, reason), reason
         self.slots = whole(row.get("slots")) or 1
         self.priority = whole(row.get("priority"))
@@ -88,7 +89,10 @@ class Job:
 
     @property
     def exit_code(self) -> str:
-        """Returns STATUS:SIGNAL."""
+        """Returns STATUS:SIGNAL, and Slurm's own numbers for a job that a limit ended: its status
+        says only how the command took that."""
+        if self.cause in ENDED_BY:
+            return ENDED_BY[self.cause][1]
         signal = self.exit_status - 128 if self.exit_status > 128 else 0
         return f"0:{signal}" if signal else f"{self.exit_status}:0"
 
@@ -237,11 +241,11 @@ def kept(found: Iterable[Job], **wanted: set[str]) -> list[Job]:
     ]
 
 
-def state_of(state: str, status: int, reason: str) -> str:
-    if state == "failed" and status == TIMED_OUT:
-        return "TIMEOUT"
-    if state == "failed" and "memory limit" in reason:
-        return "OUT_OF_MEMORY"
+def state_of(state: str, cause: str) -> str:
+    """`cause`: what ended a job that failed. Its exit status does not say: 124 may be the
+    command's own."""
+    if cause in ENDED_BY:
+        return ENDED_BY[cause][0]
     return STATES.get(state, ("FAILED", "F"))[0]
 
 
