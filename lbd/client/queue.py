@@ -6,6 +6,7 @@ import stat
 from lbd.client.complaints import ERROR, FAILED, Trouble, Voice, encode, say
 from lbd.client.lbm_socket import connect, find_runtime_dirs, is_restarting
 from lbd.client.options import Options
+from lbd.client.output_names import check_place, doubt
 from lbd.client.progress import Progress, has_terminal
 from lbd.client.queue_rules import all_tasks_write
 from lbd.client.session import LBM_SILENT_S, end_as, read_fields
@@ -28,22 +29,6 @@ REMARK_AFTER_S = 2.0
 INT, PIPE = 2, 13
 FORWARDED = (1, 2, 3, 10, 12, 15)  # HUP INT QUIT USR1 USR2 TERM
 FORCE_WITHIN_S = 1.0
-
-
-def check_place(option: str, path: bytes, directory: bytes) -> None:
-    """Checks an output path as far as that is possible here. Raises Trouble."""
-    parent, _, name = (path if path.startswith(b"/") else directory + b"/" + path).rpartition(b"/")
-    try:
-        if b"%" not in parent and not stat.S_ISDIR(posix.stat(parent or b"/").st_mode):
-            raise NotADirectoryError(20, "not a directory")
-        if b"%" not in path and stat.S_ISDIR(posix.stat(parent + b"/" + name).st_mode):
-            raise IsADirectoryError(21, "is a directory")
-    except FileNotFoundError as problem:
-        if problem.filename == parent + b"/" + name:
-            return  # it will be created
-        raise Trouble(f"{option} {path.decode(errors='replace')}: {problem.strerror}") from None
-    except OSError as problem:
-        raise Trouble(f"{option} {path.decode(errors='replace')}: {problem.strerror}") from None
 
 
 def run_queued(options: Options, around: Surroundings) -> int:
@@ -71,11 +56,7 @@ def run_queued(options: Options, around: Surroundings) -> int:
              "checkpoint": tags.CHECKPOINT, "speedup": tags.SPEEDUP, "work": tags.WORK,
              "target": tags.TARGET, "deadline": tags.DEADLINE, "after": tags.AFTER,
              "begin": tags.BEGIN, "notify": tags.NOTIFY}  # fmt: skip
-    for name in ("output", "error"):
-        if name in options.values:
-            check_place(options.typed[name], encode(options.values[name]), around.directory)
-    if remark := all_tasks_write(options.values):
-        say(remark)
+    check_outputs(options, around.directory)
     pairs += [(tag, encode(options.values[name])) for name, tag in names.items()
               if name in options.values]  # fmt: skip
     body += b"".join([field(key, value) for key, value in pairs])
@@ -88,6 +69,19 @@ def run_queued(options: Options, around: Surroundings) -> int:
     except OSError as problem:
         raise Trouble(f"cannot send the request to the LBM: {problem}") from None
     return Queued(sock, options, progress).until_done(is_read=is_read)
+
+
+def check_outputs(options: Options, directory: bytes) -> None:
+    """Warns of names of output files that are probably mistakes. Raises Trouble for those that no
+    job could write."""
+    values, remark = options.values, ""
+    for name in ("output", "error"):
+        if name in values:
+            one = options.typed[name], encode(values[name]), directory
+            check_place(*one)
+            remark = remark or doubt(*one, values.get("array", ""))
+    if remark := remark or all_tasks_write(values):
+        say(remark)
 
 
 def fill_closed() -> None:

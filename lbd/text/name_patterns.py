@@ -3,6 +3,7 @@
 import re
 
 SIGN = re.compile(rb"%(.?)", re.DOTALL)
+LETTERS = (b"j", b"A", b"a", b"h", b"%")
 
 
 def shown_id(job: str, array: int, index: int | None) -> str:
@@ -24,3 +25,8 @@ def fill_in(pattern: bytes, job: str, index: int | None, host: str) -> bytes:
         b"%": b"%",
     }
     return SIGN.sub(lambda found: meanings.get(found[1], found[0]), pattern)
+
+
+def unknown_in(pattern: bytes) -> bytes:
+    """Returns the first sequence that `fill_in` leaves as it is, b"" if there is none."""
+    return next((one[0] for one in SIGN.finditer(pattern) if one[1] not in LETTERS), b"")
