@@ -70,11 +70,13 @@ def outgoing(
     environment: list[bytes], denied: DenyList, let_through: Set[bytes]
 ) -> tuple[list[bytes], list[str]]:
     """Returns the NAME=VALUE items that go along, and the names of those that are withheld."""
-    leaving, kept = [], []
+    leaving, kept, of_make = [], [], set[bytes]()
     for item in without_shims(environment):
         name, _, value = item.partition(b"=")
         if name in MAKE_FLAGS and name not in let_through:
-            leaving.append(name + b"=" + without_jobserver(value))
+            if name not in of_make:  # the first one counts; each takes a while
+                leaving.append(name + b"=" + without_jobserver(value))
+            of_make.add(name)
         elif denied.holds(name) and name not in let_through:
             kept.append(name.decode(errors="replace"))
         else:
@@ -92,6 +94,7 @@ def without_shims(environment: list[bytes]) -> list[bytes]:
         if item.startswith(PATH):
             entries = item[len(PATH) :].split(b":")
             left[at] = PATH + b":".join([entry for entry in entries if entry != shims])
+            break  # the first one counts
     return left
 
 

@@ -1,6 +1,7 @@
 """The request of an `lbrun` to its LBM, as read from a RUN frame. Pure."""
 
 import json
+import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -28,6 +29,8 @@ FLAGS_MAX = 256
 WORDS_MAX = 1 << 18  # arguments and variables: as many as fit a stack of 8 MiB
 TIMEOUT_S_MAX = 1e9
 MEMORY_BYTES_MAX = 1 << 62
+WORD_BYTES_MAX = 32 * os.sysconf("SC_PAGE_SIZE")  # with its final NUL, as the kernel has it
+WHY_CHARS = 300
 CPU_S_MAX = 1e8  # the most that one run may claim; sums stay numbers
 DEPTH_MAX = 1 << 16
 PATH_BYTES_MAX = 1 << 12  # as in the kernel
@@ -124,6 +127,8 @@ def request_of(given: dict[bytes, list[bytes]]) -> ClientRequest:
     READER.set(given, request)
     if not request.argv:
         raise ValueError("no command")
+    if max(map(len, (*request.argv, *request.environment))) >= WORD_BYTES_MAX:
+        raise ValueError(f"an argument or variable of {WORD_BYTES_MAX} bytes or more")
     if b"\0" in b"".join((*request.argv, *request.environment, request.directory)):
         raise ValueError("a zero byte in a word")
     if len(request.directory) > PATH_BYTES_MAX:
@@ -146,7 +151,7 @@ def request_of(given: dict[bytes, list[bytes]]) -> ClientRequest:
 def complaint(problem: Exception, input_bytes: int) -> tuple[bytes, bytes]:
     """Returns the frame that tells a client why its request cannot be read. `input_bytes`: the most
     standard input of a queued job."""
-    why = str(problem)
+    why = one_line(str(problem), WHY_CHARS)
     if isinstance(problem, UnicodeDecodeError):
         why = "an option is not valid UTF-8"
     elif isinstance(problem, frames.TooLong) and problem.tag == frames.JSON:

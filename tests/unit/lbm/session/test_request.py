@@ -9,8 +9,10 @@ from lbd.lbm.session.request import (
     CPU_S_MAX,
     FLAGS_MAX,
     TURN_WORDS,
+    WORD_BYTES_MAX,
     WORDS_MAX,
     WORDS_USUAL,
+    complaint,
     read_not_run,
     read_request,
     read_used,
@@ -38,6 +40,19 @@ def test_more_words_than_possible():
     read_request(body(*[(tags.ARGUMENT, b"")] * (WORDS_MAX - 1)))
     with pytest.raises(ValueError, match=f"more than {WORDS_MAX} fields"):
         read_request(body(*[(tags.ARGUMENT, b"")] * WORDS_MAX))
+
+
+@pytest.mark.parametrize("kind", [tags.ARGUMENT, tags.ENVIRONMENT])
+def test_no_word_is_longer_than_a_kernel_takes(kind):
+    read_request(body((kind, b"x" * (WORD_BYTES_MAX - 1))))
+    with pytest.raises(ValueError, match="an argument or variable of "):
+        read_request(body((kind, b"x" * WORD_BYTES_MAX)))
+
+
+def test_a_complaint_is_no_longer_than_people_read():
+    """What was wrong came back whole: 6 MB of --need."""
+    _, said = complaint(ValueError("n" * (6 << 20)), 1)
+    assert len(said) < 400
 
 
 @pytest.mark.parametrize("kind", [tags.ARGUMENT, tags.ENVIRONMENT])
