@@ -113,8 +113,8 @@ class DispatchConfig(Section):
     # how long the hosts where queued jobs ran keep their output
     output_keep_days: float = within(7.0, 0.0, 36500.0)
     jobs_keep_days: float = within(90.0, 0.0, 36500.0)  # how long the ledger keeps ended jobs
-    # approximate number of ended jobs the ledger keeps; beyond that, the users with the most lose
-    # their oldest
+    # approximate number of ended jobs the ledger keeps; beyond that, of the hosts from which most
+    # were submitted, the users with the most lose their oldest
     jobs_keep: int = within(1_000_000, 0, 1 << 40)
 
     # bytes per second that the dispatcher accepts from one host, with bursts of four times as much

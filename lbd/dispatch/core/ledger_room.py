@@ -58,10 +58,11 @@ Weight = Literal["jobs", "bytes"]
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """The users with more on record than their share, each with the first job to keep."""
+    """The users with more on record than their share of that of a host, from which they submitted
+    it, each with the host and the first job to keep."""
 
     who: str  # the column that identifies users
-    first_kept: tuple[tuple[object, int], ...] = ()
+    first_kept: tuple[tuple[object, str, int], ...] = ()
 
 
 class LedgerRoom:

@@ -1,4 +1,5 @@
-"""How long ended jobs are kept: a number of days, and of each user an even share."""
+"""How long ended jobs are kept: a number of days, and an even share for each host that submits,
+within which each of its users has one: a host can make up users."""
 
 import asyncio
 import logging
@@ -60,33 +61,37 @@ def on_record(*, by_uid: bool) -> Work[list[OnRecord]]:
 
 
 def excess(found: Sequence[OnRecord], weight: Weight, keep: int, *, by_uid: bool) -> Work[Excess]:
-    """Returns the users with more than an even share of `keep`, each with the first job to keep;
-    none if there is no more than `keep` in total. So a user's submissions displace only that user's
-    own past jobs.
+    """Returns the users with more than their share of `keep`; none if there is no more than `keep`
+    in total. So a user's submissions displace only that user's own past jobs, and a host's only
+    those of its users.
 
     Counts by submission, of which there are fewer: partly deleted ones, and jobs that have not
     ended, count in full.
     """
-    who, sizes = column(by_uid=by_uid), Counter[object]()
+    who, hosts = column(by_uid=by_uid), dict[str, Counter[object]]()
     for one in found:
-        sizes[one.who] += one.jobs if weight == "jobs" else one.size_bytes
-    share = even_share(sizes.values(), keep)
-    if share is None:
+        users = hosts.setdefault(one.origin, Counter())
+        users[one.who] += one.jobs if weight == "jobs" else one.size_bytes
+    most = even_share((users.total() for users in hosts.values()), keep)
+    if most is None:
         return Excess(who)
     amount, first_kept = WEIGHTS[weight]
-    kept: list[tuple[object, int]] = []
-    over = [user for user, size in sizes.items() if size > share]
-    for at in range(0, len(over), VALUES_MAX):
-        some = over[at : at + VALUES_MAX]
-        rows = yield Ask(
-            f"SELECT who, CAST(MAX({first_kept.format(share=share)}) AS BIGINT) FROM"  # noqa: S608  # columns
-            f" (SELECT {who} AS who, first_job, jobs,"
-            f" SUM({amount}) OVER (PARTITION BY {who} ORDER BY id DESC) AS upto"
-            f" FROM submissions WHERE {who} IN ({marks(some)})) AS latest"
-            f" WHERE upto > {share} GROUP BY who",
-            some,
-        )
-        kept += [(user, whole(first)) for user, first in rows]
+    kept: list[tuple[object, str, int]] = []
+    for origin, users in hosts.items():
+        if (share := even_share(users.values(), most)) is None:
+            continue
+        over = [user for user, size in users.items() if size > share]
+        for at in range(0, len(over), VALUES_MAX):
+            some = over[at : at + VALUES_MAX]
+            rows = yield Ask(
+                f"SELECT who, CAST(MAX({first_kept.format(share=share)}) AS BIGINT) FROM"  # noqa: S608  # columns
+                f" (SELECT {who} AS who, first_job, jobs,"
+                f" SUM({amount}) OVER (PARTITION BY {who} ORDER BY id DESC) AS upto"
+                f" FROM submissions WHERE {who} IN ({marks(some)}) AND origin = ?) AS latest"
+                f" WHERE upto > {share} GROUP BY who",
+                (*some, origin),
+            )
+            kept += [(user, origin, whole(first)) for user, first in rows]
     return Excess(who, tuple(kept))
 
 
@@ -105,14 +110,14 @@ def forget(before_unix_s: float, excess: Excess, limit: int) -> Work[int]:
             )
         )
     )
-    for user, first in excess.first_kept:
+    for user, origin, first in excess.first_kept:
         if len(old) >= limit:
             break
         old += yield Ask(
             "SELECT j.id, j.submission FROM submissions s JOIN jobs j ON j.submission = s.id"  # noqa: S608  # a column
-            f" WHERE s.{excess.who} = ? AND s.first_job < ? AND j.id < ? AND j.finished >= ?"
-            " ORDER BY s.id, j.id LIMIT ?",
-            (user, first, first, before_unix_s, limit - len(old)),
+            f" WHERE s.{excess.who} = ? AND s.origin = ? AND s.first_job < ? AND j.id < ?"
+            " AND j.finished >= ? ORDER BY s.id, j.id LIMIT ?",
+            (user, origin, first, first, before_unix_s, limit - len(old)),
         )
     yield Many("DELETE FROM attempts WHERE job = ?", [row[:1] for row in old])
     yield Many("DELETE FROM jobs WHERE id = ?", [row[:1] for row in old])

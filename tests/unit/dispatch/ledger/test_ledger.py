@@ -334,7 +334,7 @@ def all_day():
         work.find(Wanted(limit=10)),
         work.find(Wanted(ended_only=True, limit=10)),
         work.insert(submission(key="k"), 1.0),
-        retention.forget(1.0, Excess("uid", ((7, 5),)), 10),
+        retention.forget(1.0, Excess("uid", ((7, "h1", 5),)), 10),
         work.attempts([JobId("1")]),
         work.spec(1),
     ]

@@ -64,11 +64,32 @@ async def test_who_has_most_on_record_loses_their_own_oldest_and_nobody_elses(le
         [changed(job, JobState.CANCELLED, Fate.CANCELLED, attempt=0) for job in ended], 10.0
     )
     excess = await excess_of(ledger, "jobs", 10, by_uid=by_uid)
-    assert [first for _, first in excess.first_kept] == [21]
+    assert [first for *_, first in excess.first_kept] == [21]
     assert await ledger.forget(0.0, excess, 100) == 18
     kept = await ledger.find(Wanted(ended_too=True))
     assert [row.id for row in kept] == [1, 2, *range(21, 30)]
     assert (await excess_of(ledger, "jobs", 29, by_uid=by_uid)).first_kept == ()
+
+
+@pytest.mark.parametrize("by_uid", [False, True])
+async def test_a_host_pushes_none_but_its_own_off_the_record_by_users_that_it_makes_up(
+    ledger, by_uid
+):
+    """Four hundred users with ten cancelled jobs each were enough, within a minute."""
+    await ledger.submit(submission(first_index=0, count=8), 1.0)
+    for user in range(20):
+        made_up = replace(submission(f"u{user}", uid=2000 + user), origin="h2")
+        await ledger.submit(replace(made_up, first_index=0, count=2), 1.0)
+    ended = map(str, range(1, 49))
+    await ledger.record(
+        [changed(job, JobState.CANCELLED, Fate.CANCELLED, attempt=0) for job in ended], 10.0
+    )
+    excess = await excess_of(ledger, "jobs", 20, by_uid=by_uid)
+    assert {origin for _, origin, _ in excess.first_kept} == {"h2"}
+    await ledger.forget(0.0, excess, 100)
+    kept = [row.id for row in await ledger.find(Wanted(ended_too=True))]
+    assert kept[:8] == [*range(1, 9)]
+    assert len(kept) <= 20
 
 
 @pytest.mark.parametrize("by_uid", [False, True])
@@ -87,7 +108,7 @@ async def test_the_user_with_the_most_bytes_on_record_loses_their_own_oldest(led
     ])  # fmt: skip
     keep = 2 * small.size_bytes + 2 * large.size_bytes + 100
     excess = await excess_of(ledger, "bytes", keep, by_uid=by_uid)
-    assert [first for _, first in excess.first_kept] == [4]
+    assert [first for *_, first in excess.first_kept] == [4]
     assert await ledger.forget(0.0, excess, 100) == 2
     kept = await ledger.find(Wanted(ended_too=True))
     assert [row.id for row in kept] == [1, *range(4, 9)]
