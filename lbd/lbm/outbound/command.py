@@ -351,7 +351,7 @@ class Command:
 
     def force(self) -> None:
         """Ends it at once, wherever it runs."""
-        if self.remote is not None and self.journey.phase is JourneyPhase.RUNNING:
+        if self.remote is not None and self.journey.has_begun:
             self.remote.force()
 
     @property

@@ -159,7 +159,9 @@ class RemoteCommand:
         return e.Ended(*how, *seen, ended.wall_s)
 
     async def fetch(self, status: int) -> e.Event:
-        return e.Fetched(await self.staging.fetch(status) if self.staging is not None else "")
+        if self.staging is None:
+            return e.Fetched("")
+        return e.Fetched(await self.staging.fetch(status, self._end_within_s, self.stands_still))
 
     @property
     def is_moving_files(self) -> bool:
@@ -173,8 +175,9 @@ class RemoteCommand:
 
     def force(self) -> None:
         """Ends all of it at once, if it has begun."""
-        self.run.send(stream.FORCE)
-        self.run.end_limit.set(self._end_within_s, "after it was killed")
+        if self.staging is None or not self.staging.force():
+            self.run.send(stream.FORCE)
+            self.run.end_limit.set(self._end_within_s, "after it was killed")
 
     @property
     def _end_within_s(self) -> float:

@@ -39,6 +39,21 @@ def shown(text: memoryview) -> str:
     return one_line(bytes(text[:SHOWN_BYTES]).decode(errors="replace"))
 
 
+def decoded(host: str, kind: type[Reply], body: memoryview) -> Reply:
+    """Raises LostContact if it is not such a message."""
+    try:
+        return parsed_answer(kind, bytes(body))
+    except DecodeError:
+        raise LostContact(f"protocol error from {host}: no {kind.__name__}") from None
+
+
+def refusal_of(host: str, refused: lbm_pb2.Refused) -> Refused:
+    reason = one_line(refused.reason) or "refused without a reason"
+    declined = refused.phase in ("admission", "exec", "chdir", "directory", "user")
+    why = refused.phase, refused.errno, not declined, refused.full
+    return Refused(f"{host}: {reason}", *why)
+
+
 class RemoteRun:
     """One attempt to run a command on one host."""
 
@@ -111,16 +126,12 @@ class RemoteRun:
                 self._early = await talk.read(limit_s)
             tag, body = self._early.pop(0)
             if tag == tags.STARTED:
-                started = self._decoded(lbm_pb2.Started, body)
+                started = decoded(self._host, lbm_pb2.Started, body)
                 started.note = one_line(started.note)
                 return started
             if tag == tags.REFUSED:
                 self._ended = True
-                refused = self._decoded(lbm_pb2.Refused, body)
-                reason = one_line(refused.reason) or "refused without a reason"
-                declined = refused.phase in ("admission", "exec", "chdir", "directory", "user")
-                why = refused.phase, refused.errno, not declined, refused.full
-                return Refused(f"{self._host}: {reason}", *why)
+                return refusal_of(self._host, decoded(self._host, lbm_pb2.Refused, body))
             if tag == tags.FAILED:
                 raise self._lost(body)
             limit_s = None  # QUEUED: it waits for a slot, as long as that takes
@@ -129,13 +140,6 @@ class RemoteRun:
     def _lost(self, body: memoryview) -> LostContact:
         self._ended = True
         return LostContact(f"lost contact with {self._host}: {shown(body)}")
-
-    def _decoded(self, kind: type[Reply], body: memoryview) -> Reply:
-        """Raises LostContact if it is not such a message."""
-        try:
-            return parsed_answer(kind, bytes(body))
-        except DecodeError:
-            raise LostContact(f"protocol error from {self._host}: no {kind.__name__}") from None
 
     def ended_already(self) -> lbm_pb2.Ended | None:
         """The end, if it came with the start and nothing was printed: then no stream is needed."""
@@ -146,7 +150,7 @@ class RemoteRun:
 
     def _end(self, body: memoryview) -> lbm_pb2.Ended:
         self._ended = True
-        return checked_end(self._host, self._decoded(lbm_pb2.Ended, body))
+        return checked_end(self._host, decoded(self._host, lbm_pb2.Ended, body))
 
     async def follow(self, listener: Follower | None) -> lbm_pb2.Ended:
         """Moves the bytes of the attached descriptors until the command has ended and its output is
@@ -261,6 +265,16 @@ class RemoteRun:
     def is_untouched(self) -> bool:
         """Whether nothing was printed by it or read for it: another could take its place."""
         return self._stdio is None or self._stdio.is_untouched
+
+    @property
+    def movement(self) -> tuple[int, bool]:
+        """As of its stdio."""
+        return self._stdio.movement if self._stdio is not None else (0, True)
+
+    def give_up(self, why: str) -> None:
+        """Takes contact with its host as lost, `why` in words that follow its name."""
+        if self._talk is not None:
+            self._talk.lose(LostContact(f"{self._host} {why}"))
 
     def trouble(self) -> str:
         """Why not all of the caller's input or the command's output was moved; "" if it was."""

@@ -36,7 +36,9 @@ class RemoteStdio:
         self._state, self._talk = state, talk
         self._threads, self._windows = threads, windows
         self._sinks: dict[int, Sink] = {}
+        self._output: Descriptor | None = None
         self._stdin: Source | None = None
+        self._taken_bytes = 0  # of the input
         self._stdin_task: asyncio.Task[None] | None = None
         self._writing: dict[int, asyncio.Task[None]] = {}
 
@@ -72,6 +74,8 @@ class RemoteStdio:
             tags.SCREEN_BYTES if self._state.has_terminal else tags.WINDOW_BYTES,
             left_bytes=left.window_bytes if left is not None else 0,
         )
+        if number == 1:
+            self._output = descriptor
         talk = self._talk  # nothing here refers to us: cycles are collected late
         return Sink(
             descriptor,
@@ -145,6 +149,7 @@ class RemoteStdio:
         Returns whether the caller may type on. Raises ValueError if fewer bytes were sent."""
         if number == 0 and self._stdin is not None:
             self._stdin.delivered(count, granted_bytes)
+            self._taken_bytes += count
         elif number == 0:
             self._state.typed_bytes = max(0, self._state.typed_bytes - count)
             return True
@@ -188,6 +193,16 @@ class RemoteStdio:
     def is_unread(self) -> bool:
         """Whether a reader has not taken yet what has arrived of the output."""
         return any(sink.behind.is_set() for sink in self._sinks.values())
+
+    @property
+    def movement(self) -> tuple[int, bool]:
+        """How much the command has taken of its input, or a reader of its standard output; and
+        whether the next thing must come from the other host: that it has taken input, or output."""
+        if self._stdin is not None:
+            is_over = self._stdin_task is not None and self._stdin_task.done()
+            return self._taken_bytes, is_over or self._stdin.read_bytes > self._taken_bytes
+        written = self._output.written_bytes if self._output is not None else 0
+        return written, not self.is_unread
 
     def trouble(self) -> str:
         """Why not all of the input or output was moved; "" if it was."""

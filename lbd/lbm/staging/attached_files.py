@@ -23,6 +23,7 @@ from lbd.lbm.outbound.request import make_request
 from lbd.lbm.session.client import Pipes
 from lbd.lbm.session.peer_process import PeerProcess
 from lbd.lbm.session.request import ClientRequest
+from lbd.lbm.staging.attached_transfer import FilesPace, Transfer
 from lbd.lbm.staging.step import complaint_file, complaint_in
 from lbd.local import client_tags
 from lbd.net.gen import lbm_pb2
@@ -51,7 +52,7 @@ class Staging:
         self._caller = caller
         self.run = new_run()
         self.is_busy = False  # files are on their way
-        self._step: RemoteRun | None = None
+        self._step: Transfer | None = None
 
     def enter(self, request: lbm_pb2.RunRequest, step: str = "run") -> None:
         """Makes the request a command in this workdir."""
@@ -74,7 +75,7 @@ class Staging:
         answer = await self.run.start(workdir_request, tags.WORKDIR)
         if isinstance(answer, Refused):
             return answer
-        refused = await self._start("unpack", "in")
+        refused = await self._start("unpack", "in", FilesPace(sends=False))
         if refused is not None:
             return refused
         pipe = await self._pipes.open(client_tags.PACK, self._bounds)
@@ -84,16 +85,23 @@ class Staging:
         self.is_busy = False
         return Refused(said, "stage") if said else None
 
-    async def fetch(self, status: int) -> str:
-        """Fetches the files. Returns what went wrong, "" if nothing did."""
+    async def fetch(self, status: int, end_within_s: float, show: Callable[[str], None]) -> str:
+        """Fetches the files. Returns what went wrong, "" if nothing did. `end_within_s`: beyond the
+        command's time limit, if it has one; `show`: as for `Transfer`."""
         self.is_busy = True
+        limit_s = self._request.timeout_s
+        within_s = limit_s + end_within_s if limit_s else 0.0
         try:
-            return await self._fetch(status) if self._request.fetch else ""
+            if not self._request.fetch:
+                return ""
+            return await self._fetch(
+                status, FilesPace(sends=True, within_s=within_s, limit_s=limit_s), show
+            )
         except LbdError as problem:
             return f"--fetch: {problem}"
 
-    async def _fetch(self, status: int) -> str:
-        refused = await self._start("pack", "out")
+    async def _fetch(self, status: int, pace: FilesPace, show: Callable[[str], None]) -> str:
+        refused = await self._start("pack", "out", pace, show)
         if refused is not None:
             return refused.reason
         pipe = await self._pipes.open(client_tags.UNPACK, self._bounds + b" %d" % status)
@@ -101,7 +109,9 @@ class Staging:
         complaint = await self._pipes.outcome()
         return f"--fetch {said}" if said else complaint
 
-    async def _start(self, step: str, suffix: str) -> Refused | None:
+    async def _start(
+        self, step: str, suffix: str, pace: FilesPace, show: Callable[[str], None] = lambda _: None
+    ) -> Refused | None:
         request = make_request(self._job, self._request, [], *self._caller, None)
         self.enter(request, step)
         request.job_id = f"{self._job.id}.{suffix}"
@@ -113,9 +123,8 @@ class Staging:
         request.needs = ""
         del request.argv[:]
         request.argv.append(b"lbd-stage")
-        self._step = self._new_run()
-        answer = await self._step.start(request)
-        return answer if isinstance(answer, Refused) else None
+        self._step = Transfer(self._new_run(), pace, show)
+        return await self._step.start(request)
 
     async def _follow(self, ends: StdFds) -> str:
         """Returns what the far end says went wrong; "" if nothing did."""
@@ -123,10 +132,11 @@ class Staging:
         said = complaint_file()
         try:
             ends.stderr = Fd(os.dup(said))
-            self._step.attach(ends)
-            ended = await self._step.follow(None)
+            ended, trouble = await self._step.follow(ends)
+            if ended is None:
+                return f"{self._host} {trouble}"
             if ended.exit_status == 0:
-                return self._step.trouble()
+                return trouble
             return f"{self._host}: {complaint_in(said, ended.exit_status)}"
         finally:
             os.close(said)
@@ -143,7 +153,14 @@ class Staging:
         """Ends a transfer that is under way; returns False if there is none."""
         if self._step is None:
             return False
-        self._step.send(tags.SIGNAL, bytes((number,)))
+        self._step.signal(number)
+        return True
+
+    def force(self) -> bool:
+        """Like `signal`, whatever its host does."""
+        if self._step is None:
+            return False
+        self._step.force()
         return True
 
     def close(self) -> None:

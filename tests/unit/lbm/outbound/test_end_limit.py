@@ -137,6 +137,7 @@ async def test_the_end_is_awaited_after_a_time_limit_and_after_a_kill(monkeypatc
     await run.start(lbm_pb2.RunRequest(job_id="1"))
     command = object.__new__(RemoteCommand)
     command.run, command._client, command._request = run, lbrun, lbrun
+    command.staging = None
     command._home = SimpleNamespace(config=SimpleNamespace(lbm=lbm))
     following = asyncio.create_task(command.follow(keep=False))
     done, _ = await asyncio.wait([following], timeout=0.2)
