@@ -140,7 +140,7 @@ class Filters:
 
     @property
     def wants_ended(self) -> bool:
-        return self.states is not None
+        return self.states is not None and bool(self.states & ENDED_NAMES)
 
     def keeps(self, job: Json) -> bool:
         return (

@@ -103,13 +103,14 @@ class JobFinder:
         commands: bool = True,
         by_number: bool = False,
         absent: list[str] | None = None,
+        ended_since: float = 0.0,
     ) -> list[JobRow]:
-        """Returns the jobs that the selectors name; without any the asker's newest, or everybody's
-        if no user asks. Raises LbdError if one is missing; given `absent`, only if all are, and
-        otherwise adds what to say of those."""
+        """Returns the jobs that the selectors name; without any the `newest`. Raises LbdError if
+        one is missing; given `absent`, only if all are, and otherwise adds what to say of
+        those."""
         if not selectors:
-            wanted = replace(newest(asker, ended_too, bytes_max), commands=commands)
-            return await self.ledger.find(wanted)
+            wanted = newest(asker, ended_too, bytes_max, ended_since)
+            return await self.ledger.find(replace(wanted, commands=commands))
         meant = await self._meant(selectors, asker, absent, by_number=by_number)
         rows = await self._found(replace(meant.wanted, bytes_max=bytes_max, commands=commands))
         await self._check_found(selectors, meant, {row.id for row in rows}, absent)
@@ -141,10 +142,6 @@ class JobFinder:
             [*await self._tallied(whole), *((row, None) for row in tasks)],
             key=lambda line: line[0].id,
         )
-
-    async def count(self, asker: Asker, ended_too: bool, *, by_array: bool) -> int:
-        """Returns how many `named`, or `lines`, would return without selectors and limits."""
-        return await self.ledger.count(newest(asker, ended_too), by_array=by_array)
 
     async def _tallied(self, rows: Sequence[JobRow]) -> list[tuple[JobRow, Tally | None]]:
         arrays = [row for row in rows if row.array_index is not None]
@@ -340,9 +337,13 @@ async def forgiven(ledger: Ledger, rows: Sequence[JobRow]) -> list[JobRow]:
     ]
 
 
-def newest(asker: Asker, ended_too: bool, bytes_max: int = 0) -> Wanted:
-    """The asker's jobs, or everybody's if there is no user."""
-    return Wanted((), asker.user, asker.uid, ended_too, limit=ANSWER_MAX, bytes_max=bytes_max)
+def newest(asker: Asker, ended_too: bool, bytes_max: int = 0, ended_since: float = 0.0) -> Wanted:
+    """The asker's jobs, or everybody's if there is no user; with `ended_since` those that ended
+    before then are left out, and those that have not ended come last."""
+    return Wanted(
+        (), asker.user, asker.uid, ended_too, ended_since=ended_since, limit=ANSWER_MAX,
+        bytes_max=bytes_max,
+    )  # fmt: skip
 
 
 def parts_in(texts: Collection[str]) -> int:

@@ -23,7 +23,7 @@ from lbd.dispatch.core.ownership import Asker, Owners
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.host_connection import HostConnection, Paces
 from lbd.dispatch.intake import TEXT_MAX
-from lbd.dispatch.job_finder import ANSWER_MAX, TOO_LONG, JobFinder
+from lbd.dispatch.job_finder import ANSWER_MAX, TOO_LONG, JobFinder, newest
 from lbd.dispatch.job_view import JobViews, add_attempts, encoded, look_at, newest_of
 from lbd.dispatch.orders import Orders
 from lbd.dispatch.predictions import Predictions
@@ -213,27 +213,34 @@ class QueueService:
             explained = not asked.unexplained
             how = {"explained": explained, "foretold": explained and not asked.unforetold}
             absent: list[str] | None = [] if asked.some else None
-            given = asked.selectors, self._asker(asked), asked.ended_too, ANSWER_BYTES
+            asker, since = self._asker(asked), asked.ended_since
+            if asked.of_user and not asked.user:
+                asker = Asker(asked.of_user, None)
+            given = asked.selectors, asker, asked.ended_too, ANSWER_BYTES
             lines: Sequence[tuple[JobRow, Tally | None]]
             if asked.by_array:
                 lines = await self._finder.lines(*given, absent)
             else:
-                named = self._finder.named(*given, by_number=asked.by_number, absent=absent)
+                named = self._finder.named(
+                    *given, by_number=asked.by_number, absent=absent, ended_since=since
+                )
                 lines = [(row, None) for row in await named]
             jobs = await self._job_views.of_lines(lines, **how)
-            newest = await newest_of(jobs, ANSWER_BYTES)
-            if len(newest) < len(jobs) and asked.selectors:
+            found = await newest_of(jobs, ANSWER_BYTES)
+            if len(found) < len(jobs) and asked.selectors:
                 raise LbdError(TOO_LONG)
             if asked.with_attempts:
-                await add_attempts(newest, self._ledger)
-                await self._job_views.add_given(newest, [row for row, _ in lines])
+                await add_attempts(found, self._ledger)
+                await self._job_views.add_given(found, [row for row, _ in lines])
             unlisted = 0
-            if not asked.selectors and (len(newest) < len(jobs) or len(jobs) >= ANSWER_MAX):
-                whose = self._asker(asked), asked.ended_too
-                all_of_them = await self._finder.count(*whose, by_array=asked.by_array)
-                unlisted = max(0, all_of_them - len(newest))
+            if not asked.selectors and (len(found) < len(jobs) or len(jobs) >= ANSWER_MAX):
+                every = newest(asker, asked.ended_too, ended_since=since)
+                all_of_them = await self._ledger.count(every, by_array=asked.by_array)
+                unlisted = max(0, all_of_them - len(found))
             tail = pb.JobsInfo(unlisted=unlisted)
-            return await encoded(newest, absent or ()) + tail.SerializeToString()
+            if since:
+                found.sort(key=lambda job: job.id)
+            return await encoded(found, absent or ()) + tail.SerializeToString()
         except LedgerTrouble:
             raise
         except LbdError as problem:

@@ -4,7 +4,7 @@ LBM."""
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 
 from lbd.client.complaints import Trouble, say
@@ -214,22 +214,53 @@ def tasks_at_once(arrays: Sequence[str]) -> dict[str, int]:
     return {str(row.get("id")): limit for row in found if (limit := whole(row.get("at_once")))}
 
 
-def jobs(ids: Sequence[str] = ()) -> list[Job]:
-    """Returns the jobs with these ids, or all on record. Raises SlurmError."""
+def jobs(ids: Sequence[str], *, tasks: bool = True) -> list[Job]:
+    """Returns the jobs with these ids. `tasks`: each of an array's, otherwise the array as one.
+    Raises SlurmError."""
     for one in ids:
         if not SELECTOR.fullmatch(one):
             raise SlurmError(f"Invalid job id specified: {one}")
-    question: Json = {"op": "jobs", "all": True, "cluster": True}
-    if ids:
-        question = {"op": "queue.jobs", "ids": list(ids)}
-    reply = ask(question | {"tasks": True})
+    return jobs_in(ask({"op": "queue.jobs", "ids": list(ids), "tasks": tasks}))
+
+
+def recent(
+    users: Collection[str] = (),
+    since_s: float | None = None,
+    *,
+    tasks: bool = True,
+    hosts: bool = False,
+) -> tuple[list[Job], int]:
+    """Returns the jobs that have not ended, with `since_s` also those that ended from then on, and
+    for how many of them there was no room. What ended before is not even looked at: it may be a
+    hundred times as much.
+
+    `users`: others' jobs may be left out, but need not be. `tasks`: as for `jobs`; what has ended
+    takes it. `hosts`: also ask all hosts how much CPU time jobs have used that still run. Raises
+    SlurmError.
+    """
+    question: Json = {"op": "jobs", "all": False, "cluster": True, "hosts": hosts, "tasks": tasks}
+    if len(users) == 1:
+        question["of_user"] = next(iter(users))
+    if since_s is not None:
+        question["ended_since"] = max(1.0, since_s)
+    reply = ask(question)
     missing = reply.get("missing")
-    if not ids and isinstance(missing, list) and DISPATCHER in missing:
+    if isinstance(missing, list) and DISPATCHER in missing:
         raise SlurmError(f"{DISPATCHER} did not answer")
-    if count := whole(reply.get("unlisted")):
-        say(f"{count} older jobs left out: the list would be too long")
+    return jobs_in(reply), whole(reply.get("unlisted"))
+
+
+def jobs_in(reply: Json) -> list[Job]:
     found = rows_in(reply)
     return [Job(row) for row in found if QUEUED_ID.fullmatch(str(row.get("id")))]
+
+
+def status_of(left_out: int, program: str, instead: str) -> int:
+    """Returns the exit status after a list, and says if jobs had no room in it. `instead`: what to
+    do about it."""
+    if left_out:
+        say(f"error: {left_out} older jobs left out: the list is too long; {instead}", program)
+    return 1 if left_out else 0
 
 
 def kept(found: Iterable[Job], **wanted: set[str]) -> list[Job]:

@@ -17,7 +17,7 @@ from lbd.slurm.options import (
     width_of,
     words_of,
 )
-from lbd.slurm.queue import Job, all_with_details, ids_in, jobs, kept
+from lbd.slurm.queue import Job, all_with_details, ids_in, jobs, kept, recent, status_of
 from lbd.slurm.squeue import check_filters, of_partition, states_of
 from lbd.slurm.times import elapsed, moment, unix_s
 
@@ -96,7 +96,8 @@ def run(words: list[str]) -> int:
     check_filters(given)
     usual = BRIEF if "brief" in given.plain else os.environ.get("SACCT_FORMAT") or USUAL
     fields = fields_of(given.values.get("format", usual))
-    found = chosen(given)
+    uses_cpu = any(name == "totalcpu" for name, _ in fields)
+    found, left_out = chosen(given, asks_hosts=uses_cpu)
     if found and any(name in DETAILED for name, _ in fields):
         found = all_with_details(found)
     if "noheader" not in given.plain:
@@ -105,7 +106,7 @@ def run(words: list[str]) -> int:
             put(given, ["-" * width for _, width in fields], fields)
     for job in found:
         put(given, [FIELDS[name][1](job) for name, _ in fields], fields)
-    return 0
+    return status_of(left_out, "sacct", "choose a later start (-S), one user (-u) or ids (-j)")
 
 
 def limit_of(job: Job) -> str:
@@ -140,8 +141,9 @@ def put(given: Given, cells: list[str], fields: list[tuple[str, int]]) -> None:
     )
 
 
-def chosen(given: Given) -> list[Job]:
-    """Returns the chosen jobs. As with Slurm, without ids these are the caller's of today."""
+def chosen(given: Given, *, asks_hosts: bool) -> tuple[list[Job], int]:
+    """Returns the chosen jobs, and how many more there may be; `asks_hosts`: of CPU time. As
+    with Slurm, without ids these are the caller's of today."""
     values = given.values
     ids = [one.partition(".")[0] for one in ids_in(values.get("jobs", ""))]
     names, states = set(listed(values.get("name", ""))), states_of(values.get("state", ""), ())
@@ -150,10 +152,13 @@ def chosen(given: Given) -> list[Job]:
     from_s = unix_s(values.get("starttime", "now-2000weeks" if ids else "today"))
     until_s = unix_s(values.get("endtime", "now"))
     if not of_partition(values):
-        return []
+        return [], 0
+    if ids:
+        found, left_out = jobs(ids), 0
+    else:
+        found, left_out = recent(users, from_s, hosts=asks_hosts)
     hosts = set(hosts_in(values.get("nodelist", "")))
-    return [
-        job
-        for job in kept(jobs(ids), host=hosts, name=names, state=states, user=users)
-        if (job.finished or time.time()) >= from_s and job.submitted <= until_s
-    ]
+    found = kept(found, host=hosts, name=names, state=states, user=users)
+    now_s = time.time()
+    found = [job for job in found if (job.finished or now_s) >= from_s and job.submitted <= until_s]
+    return found, left_out

@@ -5,7 +5,7 @@ import signal
 
 from lbd.slurm.hostlist import hosts_in
 from lbd.slurm.options import Given, Grammar, SlurmError, listed, read, words_of
-from lbd.slurm.queue import SELECTOR, act, ids_in, jobs, kept
+from lbd.slurm.queue import SELECTOR, act, ids_in, jobs, kept, recent, status_of
 from lbd.slurm.squeue import check_filters, of_partition, states_of
 from lbd.text.index_list import is_number
 
@@ -38,8 +38,9 @@ def run(words: list[str]) -> int:
     for one in ids:
         if not SELECTOR.fullmatch(one):
             raise SlurmError(f"Invalid job id {one}")
+    left_out = 0
     if filters(given):
-        ids = filtered(given, ids)
+        ids, left_out = filtered(given, ids)
     elif not ids:
         raise SlurmError("No job identification provided")
     orders = (ids[at : at + IDS_AT_ONCE] for at in range(0, len(ids), IDS_AT_ONCE))
@@ -47,7 +48,7 @@ def run(words: list[str]) -> int:
     left = [one for one in problems if "ended" not in one]
     if left:
         raise SlurmError(*(f"Kill job error: {one}" for one in left))
-    return 0
+    return status_of(left_out, "scancel", "give the same order again for the rest, or name ids")
 
 
 def filters(given: Given) -> bool:
@@ -55,7 +56,8 @@ def filters(given: Given) -> bool:
     return bool(names & given.values.keys() or "me" in given.plain)
 
 
-def filtered(given: Given, ids: list[str]) -> list[str]:
+def filtered(given: Given, ids: list[str]) -> tuple[list[str], int]:
+    """Returns the jobs to end, and how many more there may be. Raises SlurmError."""
     values = given.values
     names = set(listed(values.get("name", values.get("jobname", ""))))
     users = set(listed(values.get("user", "")))
@@ -66,8 +68,10 @@ def filtered(given: Given, ids: list[str]) -> list[str]:
     )
     if not of_partition(values):
         raise SlurmError(f"--partition {values['partition']}: lbd has only the partition lbd")
-    found = kept(jobs(ids), name=names, user=users, host=hosts, state=states)
-    return [job.id for job in found if job.is_open]
+    tasks = bool(hosts or states)  # otherwise an array is chosen as a whole
+    found, left_out = (jobs(ids, tasks=tasks), 0) if ids else recent(users, tasks=tasks)
+    found = kept(found, name=names, user=users, host=hosts, state=states)
+    return [job.id for job in found if job.is_open], left_out
 
 
 def signal_of(text: str) -> int:

@@ -3,11 +3,12 @@
 import getpass
 import os
 import shlex
+import time
 
 from lbd.slurm.columns import ran_s
 from lbd.slurm.hostlist import hosts_in
 from lbd.slurm.options import PARTITION, Grammar, SlurmError, read, words_of
-from lbd.slurm.queue import SHOWN_S, Job, act, ids_in, jobs, with_details
+from lbd.slurm.queue import SHOWN_S, Job, act, ids_in, jobs, recent, status_of, with_details
 from lbd.slurm.times import begin_text, elapsed, limit_s, moment
 from lbd.text.index_list import is_number
 from lbd.text.job_phrases import only_together
@@ -41,7 +42,7 @@ def run(words: list[str]) -> int:
     elif verb == "version":
         print("slurm of lbd")
     elif verb == "show":
-        show(rest, one_line="oneliner" in given.plain)
+        return show(rest, one_line="oneliner" in given.plain)
     elif verb == "update":
         update(rest)
     else:
@@ -60,7 +61,10 @@ def selected(word: str) -> list[str]:
     if key.lower() not in ("name", "jobname"):
         raise SlurmError(f"{word} is not supported by lbd; it has JobId= and Name=")
     own = getpass.getuser()
-    ids = [job.id for job in jobs() if job.is_open and job.name == value and job.user == own]
+    found, left_out = recent({own}, tasks=False)
+    ids = [job.id for job in found if job.is_open and job.name == value and job.user == own]
+    if left_out:
+        raise SlurmError(f"{left_out} of your jobs are not looked at: too many wait; name ids")
     if not ids:
         raise SlurmError(f"no job of yours that has not ended is named {value}")
     return ids
@@ -71,7 +75,7 @@ def check(problems: list[str]) -> None:
         raise SlurmError(*problems)
 
 
-def show(rest: list[str], *, one_line: bool) -> None:
+def show(rest: list[str], *, one_line: bool) -> int:
     """Raises SlurmError."""
     what, *ids = rest or [""]
     what, names = what.lower(), ",".join(ids)
@@ -81,22 +85,30 @@ def show(rest: list[str], *, one_line: bool) -> None:
     if what.startswith("conf"):
         print("ClusterName             = lbd")
         print(f"MinJobAge               = {SHOWN_S} sec")
-        return
+        return 0
     if what.startswith("hostname"):
         print("\n".join(hosts_in(names or os.environ.get("SLURM_JOB_NODELIST", ""))))
-        return
+        return 0
     if what.startswith("hostlist"):  # a list in full is one, too
         print(",".join(dict.fromkeys(hosts_in(names))))
-        return
+        return 0
     if what.startswith(("node", "part")):
         from lbd.slurm.nodes import nodes, partition
 
         for pairs in nodes(names) if what.startswith("node") else [partition(names)]:
             put(pairs, one_line=one_line)
-        return
+        return 0
     if not what.startswith("job"):
         raise SlurmError(f"show {what} is not supported by lbd; it has {SHOWS}")
-    found = jobs(ids_in(names))
+    return show_jobs(ids_in(names), one_line=one_line)
+
+
+def show_jobs(ids: list[str], *, one_line: bool) -> int:
+    """Without ids, what squeue shows with all states. Raises SlurmError."""
+    if ids:
+        found, left_out = jobs(ids), 0
+    else:
+        found, left_out = recent(since_s=time.time() - SHOWN_S)
     given: dict[str, Job] = {}  # by array
     for job in found:
         if job.array not in given and len(given) < DETAILED:
@@ -104,6 +116,7 @@ def show(rest: list[str], *, one_line: bool) -> None:
         put(described(job, given.get(job.array, job)), one_line=one_line)
     if not found:
         print("No jobs in the system")
+    return status_of(left_out, "scontrol", "name ids")
 
 
 def put(pairs: list[tuple[str, str]], *, one_line: bool) -> None:

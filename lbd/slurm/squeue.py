@@ -9,7 +9,19 @@ from collections.abc import Iterable
 from lbd.slurm.columns import LONG, NORMAL, Columns, by_details, by_letters, by_names, in_order
 from lbd.slurm.hostlist import hosts_in
 from lbd.slurm.options import PARTITION, Given, Grammar, SlurmError, listed, read, words_of
-from lbd.slurm.queue import OPEN, SHORT, Job, all_with_details, ids_in, jobs, kept, tasks_at_once
+from lbd.slurm.queue import (
+    OPEN,
+    SHORT,
+    SHOWN_S,
+    Job,
+    all_with_details,
+    ids_in,
+    jobs,
+    kept,
+    recent,
+    status_of,
+    tasks_at_once,
+)
 from lbd.text.index_list import runs_in, runs_text
 
 GRAMMAR = Grammar(
@@ -49,7 +61,7 @@ def run(words: list[str]) -> int:
         raise SlurmError(f"Unrecognized parameter: {given.rest[0]}")
     check_filters(given)
     columns = columns_of(given)
-    found = chosen(given)
+    found, left_out = chosen(given)
     order = given.values.get("sort", os.environ.get("SQUEUE_SORT", ""))
     if (columns.need_details or by_details(order)) and found:
         found = all_with_details(found)
@@ -62,7 +74,7 @@ def run(words: list[str]) -> int:
         print(columns.line(None))
     for job in found:
         print(columns.line(job))
-    return 0
+    return status_of(left_out, "squeue", "choose those of one user (-u) or by ids (-j)")
 
 
 def columns_of(given: Given) -> Columns:
@@ -86,7 +98,8 @@ def check_filters(given: Given) -> None:
                          "entry for --cluster.")  # fmt: skip
 
 
-def chosen(given: Given) -> list[Job]:
+def chosen(given: Given) -> tuple[list[Job], int]:
+    """Returns the jobs, and how many more may have been chosen. Raises SlurmError."""
     values = given.values
     ids = ids_in(values.get("jobs", ""))
     user = getpass.getuser() if "me" in given.plain else ""
@@ -94,12 +107,17 @@ def chosen(given: Given) -> list[Job]:
     names, hosts = set(listed(values.get("name", ""))), set(hosts_in(values.get("nodelist", "")))
     states = states_of(values.get("states", ""), OPEN)
     if not of_partition(values):
-        return []
-    now_s = time.time()
-    found = [job for job in known(ids) if job.is_shown(now_s)]
+        return [], 0
+    now_s, left_out = time.time(), 0
+    if ids:
+        found = known(ids)
+    else:
+        has_ended = not states or bool(states - OPEN)
+        found, left_out = recent(users, now_s - SHOWN_S if has_ended else None)
+    found = [job for job in found if job.is_shown(now_s)]
     if len(ids) == 1 and not found:
         raise SlurmError("slurm_load_jobs error: Invalid job id specified")
-    return kept(found, user=users, name=names, host=hosts, state=states)
+    return kept(found, user=users, name=names, host=hosts, state=states), left_out
 
 
 def of_partition(values: dict[str, str]) -> bool:
@@ -130,7 +148,7 @@ def waiting_as_one(found: list[Job]) -> list[Job]:
 
 
 def known(ids: list[str]) -> list[Job]:
-    """Returns the jobs of these ids that are on record; without ids, all. Raises SlurmError."""
+    """Returns the jobs of these ids that are on record. Raises SlurmError."""
     try:
         return jobs(ids)
     except SlurmError as problem:

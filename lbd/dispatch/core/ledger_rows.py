@@ -351,6 +351,7 @@ class Wanted:
     uid: int | None = None  # with `user`: by number instead of by name
     ended_too: bool = False
     ended_only: bool = False
+    ended_since: float = 0.0  # UNIX seconds: also jobs that ended from then on; 0: none
     foretold_only: bool = False  # only jobs with a predicted wait
     limit: int = 10_000
     bytes_max: int = 0  # of commands: stops once reached; 0: no limit

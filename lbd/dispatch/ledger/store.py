@@ -36,7 +36,7 @@ from lbd.dispatch.core.ledger_rows import (
     Wanted,
 )
 from lbd.dispatch.core.records import Changed, Ending, Fate, Record
-from lbd.dispatch.ledger import array_work, past_sample, retention, work
+from lbd.dispatch.ledger import array_work, past_sample, recent_ends, retention, work
 from lbd.dispatch.ledger.counts import LedgerCounts
 from lbd.dispatch.ledger.work import Arrived, Dated, MakeWork, Result, Work
 from lbd.model import JobId
@@ -96,7 +96,8 @@ class Store(ABC):
         return await self._read(lambda: work.live(after, limit))
 
     async def find(self, wanted: Wanted) -> list[JobRow]:
-        return await self._read(lambda: work.find(wanted))
+        find = recent_ends.find if wanted.ended_since else work.find
+        return await self._read(lambda: find(wanted))
 
     async def sample(self, since_unix_s: float, limit: int, rng: Random, *, by_uid: bool) -> Sample:
         return await self._read(lambda: past_sample.sample(since_unix_s, limit, rng, by_uid=by_uid))

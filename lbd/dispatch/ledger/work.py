@@ -497,6 +497,9 @@ def conditions(wanted: Wanted) -> tuple[str, list[str], list[object]]:
         clauses.append("j.predicted_s IS NOT NULL")
     if wanted.ended_only:
         clauses.append("j.finished IS NOT NULL")
+    elif wanted.ended_since:
+        clauses.append("(j.finished IS NULL OR j.finished >= ?)")
+        values.append(wanted.ended_since)
     elif not wanted.ended_too:
         clauses.append("j.finished IS NULL")
     # Jobs must be walked newest first, rather than sorting all of a user's submissions: so these

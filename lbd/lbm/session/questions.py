@@ -148,7 +148,7 @@ class Questions:
 
     async def _jobs(self, question: Json, asker: Asker, *, is_admin: bool) -> Json:
         """The jobs of `asker`, or of everybody for an administrator. Without `hosts` only those of
-        the queue."""
+        the queue. `ended_since` and `of_user` are for those of the queue only."""
         everything, whose = bool(question.get("all", False)), None if is_admin else asker
         asks_hosts = question.get("hosts", True)
         jobs = self._own_jobs(everything, whose) if asks_hosts else []
@@ -169,8 +169,7 @@ class Questions:
         queue = self._home.queue
         if question.get("cluster", True) and queue is not None and queue.hosts:
             try:
-                are_tasks = bool(question.get("tasks"))
-                queued, unlisted = await self._queue.jobs(everything, whose, tasks=are_tasks)
+                queued, unlisted = await self._queue.jobs(question, whose)
                 found += queued
             except AnswerTooLong:
                 raise

@@ -36,6 +36,7 @@ from lbd.lbm.session.queue_json import (
     which_task,
 )
 from lbd.lbm.session.queue_output import piece_of
+from lbd.lbm.session.usage_questions import moment, short
 from lbd.local.admins import Admins
 from lbd.local.caller import Caller
 from lbd.local.json_socket import SEVERAL, Json, Refusal, bounded_s
@@ -97,11 +98,14 @@ class QueueAnswers:
             return as_json(await self._queue().tags())
         raise Refusal(f"unknown operation {operation!r}")
 
-    async def jobs(
-        self, everything: bool, asker: Asker | None, *, tasks: bool = False
-    ) -> tuple[list[Json], int]:
-        """Everybody's jobs if None; and how many older ones are left out. Raises Unavailable."""
-        asked = pb.JobsAsked(ended_too=everything, by_array=not tasks)
+    async def jobs(self, question: Json, asker: Asker | None) -> tuple[list[Json], int]:
+        """Everybody's jobs, or those of the user that the question names, if None; and how many
+        older ones are left out. Raises Unavailable."""
+        asked = pb.JobsAsked(
+            ended_too=bool(question.get("all")), by_array=not question.get("tasks"),
+            ended_since=moment(question.get("ended_since", 0.0)),
+            of_user=short(question, "of_user"),
+        )  # fmt: skip
         if asker:
             asked.user, asked.uid = asker.user, asker.uid
         if (reply := await self._queue().jobs(asked)).error:

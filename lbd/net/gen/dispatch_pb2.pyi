@@ -285,7 +285,7 @@ class SubmitReply(_message.Message):
     def __init__(self, error: _Optional[str] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., warning: _Optional[str] = ..., is_other: _Optional[bool] = ..., remark: _Optional[str] = ..., cancelled: _Optional[str] = ..., ledger_token: _Optional[bytes] = ...) -> None: ...
 
 class JobsAsked(_message.Message):
-    __slots__ = ("selectors", "user", "ended_too", "with_attempts", "once_ended", "unexplained", "uid", "by_array", "by_number", "some", "unforetold", "all_ended")
+    __slots__ = ("selectors", "user", "ended_too", "with_attempts", "once_ended", "unexplained", "uid", "by_array", "by_number", "some", "unforetold", "all_ended", "ended_since", "of_user")
     SELECTORS_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     ENDED_TOO_FIELD_NUMBER: _ClassVar[int]
@@ -298,6 +298,8 @@ class JobsAsked(_message.Message):
     SOME_FIELD_NUMBER: _ClassVar[int]
     UNFORETOLD_FIELD_NUMBER: _ClassVar[int]
     ALL_ENDED_FIELD_NUMBER: _ClassVar[int]
+    ENDED_SINCE_FIELD_NUMBER: _ClassVar[int]
+    OF_USER_FIELD_NUMBER: _ClassVar[int]
     selectors: _containers.RepeatedScalarFieldContainer[str]
     user: str
     ended_too: bool
@@ -310,7 +312,9 @@ class JobsAsked(_message.Message):
     some: bool
     unforetold: bool
     all_ended: bool
-    def __init__(self, selectors: _Optional[_Iterable[str]] = ..., user: _Optional[str] = ..., ended_too: _Optional[bool] = ..., with_attempts: _Optional[bool] = ..., once_ended: _Optional[bool] = ..., unexplained: _Optional[bool] = ..., uid: _Optional[int] = ..., by_array: _Optional[bool] = ..., by_number: _Optional[bool] = ..., some: _Optional[bool] = ..., unforetold: _Optional[bool] = ..., all_ended: _Optional[bool] = ...) -> None: ...
+    ended_since: float
+    of_user: str
+    def __init__(self, selectors: _Optional[_Iterable[str]] = ..., user: _Optional[str] = ..., ended_too: _Optional[bool] = ..., with_attempts: _Optional[bool] = ..., once_ended: _Optional[bool] = ..., unexplained: _Optional[bool] = ..., uid: _Optional[int] = ..., by_array: _Optional[bool] = ..., by_number: _Optional[bool] = ..., some: _Optional[bool] = ..., unforetold: _Optional[bool] = ..., all_ended: _Optional[bool] = ..., ended_since: _Optional[float] = ..., of_user: _Optional[str] = ...) -> None: ...
 
 class AttemptInfo(_message.Message):
     __slots__ = ("number", "host", "tier", "state", "cutoff_s", "started", "finished", "cpu_s", "exit_status", "reason", "slots")

@@ -20,7 +20,7 @@ def task(index, reason=TURN, array="12", state="pending"):
 @pytest.fixture
 def lines(monkeypatch, capsys):
     def run(found, *words):
-        monkeypatch.setattr(squeue, "jobs", lambda ids: list(found))
+        monkeypatch.setattr(squeue, "recent", lambda *_: (list(found), 0))
         monkeypatch.setattr(squeue, "tasks_at_once", lambda arrays: {"12": 4})
         assert squeue.run(["-h", *words]) == 0
         return capsys.readouterr().out.splitlines()

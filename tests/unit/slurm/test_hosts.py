@@ -113,7 +113,8 @@ def test_scontrol_updates(monkeypatch):
     acted = []
     monkeypatch.setattr(scontrol, "act", lambda *given, **more: acted.append((*given, more)) or [])
     job = {"id": "12", "name": "fit", "user": "ann", "state": "pending", "timeout_s": 600.0}
-    monkeypatch.setattr(scontrol, "jobs", lambda ids=(): [scontrol.Job(job)])
+    monkeypatch.setattr(scontrol, "jobs", lambda ids: [scontrol.Job(job)])
+    monkeypatch.setattr(scontrol, "recent", lambda users, **_: ([scontrol.Job(job)], 0))
     monkeypatch.setattr(scontrol, "with_details", lambda job: job)
     monkeypatch.setattr(scontrol.getpass, "getuser", lambda: "ann")
     for words in (

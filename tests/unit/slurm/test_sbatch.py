@@ -188,6 +188,7 @@ def test_srun_starts_several_processes_only_within_a_job():
 def test_squeue_forgets_jobs_that_ended_some_minutes_ago(monkeypatch, capsys):
     now_s = JOB.finished + SHOWN_S - 1
     monkeypatch.setattr(squeue, "jobs", lambda ids: [JOB])
+    monkeypatch.setattr(squeue, "recent", lambda users, since_s: ([JOB], 0))
     monkeypatch.setattr(squeue.time, "time", lambda: now_s)
     assert squeue.run(["-h", "-j", "12_7"]) == 0
     assert capsys.readouterr().out == ""  # it has ended

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lbd.slurm import queue, sacct, scancel, squeue
+from lbd.slurm import queue, sacct, scancel, scontrol, squeue
 from lbd.slurm.options import LET_BE, SlurmError
 from lbd.slurm.queue import Job
 
@@ -22,7 +22,7 @@ def found(monkeypatch):
     """Returns the ids that scancel ends."""
     ended = []
     for module in (scancel, squeue, sacct):
-        monkeypatch.setattr(module, "jobs", lambda ids: list(FOUND))
+        monkeypatch.setattr(module, "recent", lambda *_, **__: (list(FOUND), 0))
     monkeypatch.setattr(scancel, "act", lambda verb, ids, **_: ended.extend(ids) or [])
     return ended
 
@@ -127,15 +127,67 @@ def test_a_silent_dispatcher_is_no_empty_queue(monkeypatch):
     reply = {"jobs": [], "missing": ["h3", "the dispatcher"]}
     monkeypatch.setattr(queue, "ask", lambda question: reply)
     with pytest.raises(SlurmError, match=r"^the dispatcher did not answer$"):
-        queue.jobs()
+        queue.recent()
     reply["missing"] = ["h3"]  # it has no part in the queue's jobs
-    assert queue.jobs() == []
+    assert queue.recent() == ([], 0)
 
 
 def test_sacct_shows_times_of_day_and_the_seconds_between_them(monkeypatch, capsys):
     """The columns cut the time of day off; two seconds from 51.9 to 53.8 were shown as one."""
     ended = job(4, state="done", started=171.9, finished=173.8)
-    monkeypatch.setattr(sacct, "jobs", lambda ids: [ended])
+    monkeypatch.setattr(sacct, "recent", lambda *_, **__: ([ended], 0))
     sacct.run(["-n", "-S", "1970-01-01", "-a", "-o", "start,end,elapsed"])
     start, end, elapsed = capsys.readouterr().out.split()
     assert (len(start), len(end), elapsed) == (19, 19, "00:00:02")
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Returns the questions that are asked, of which each lacks three jobs."""
+    questions = []
+
+    def ask(question):
+        questions.append(question)
+        return {"jobs": [job.row for job in FOUND], "unlisted": 3, "errors": []}
+
+    for module in (scancel, squeue, sacct, scontrol):
+        monkeypatch.setattr(module, "recent", queue.recent)
+    monkeypatch.setattr(scancel, "act", queue.act)
+    monkeypatch.setattr(queue, "ask", ask)
+    monkeypatch.setattr("time.time", lambda: 1000.0)
+    return questions
+
+
+LIVE = {"op": "jobs", "all": False, "cluster": True, "hosts": False, "tasks": True}
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "expected"),
+    [
+        (squeue, [], LIVE),
+        (squeue, ["-u", "ann", "-t", "pd,r"], {**LIVE, "of_user": "ann"}),
+        (squeue, ["-u", "ann,bob", "-t", "all"], {**LIVE, "ended_since": 700.0}),
+        (scancel, ["-u", "ann"], {**LIVE, "of_user": "ann", "tasks": False}),
+        (scancel, ["-n", "fit", "-t", "R"], LIVE),
+        (sacct, ["-a", "-S", "now-10"], {**LIVE, "ended_since": 990.0}),
+        (sacct, ["-u", "ann", "-S", "now-1hour", "-o", "totalcpu"],
+         {**LIVE, "of_user": "ann", "ended_since": 1.0, "hosts": True}),
+        (scontrol, ["show", "job"], {**LIVE, "ended_since": 700.0}),
+    ],
+)  # fmt: skip
+def test_only_what_can_be_chosen_is_asked_for_and_what_has_no_room_is_said(
+    asked, monkeypatch, capfd, program, words, expected
+):
+    """With 100,000 tasks on record, each of these took the whole record, missed live jobs older
+    than that, blamed lbrun and ended with 0."""
+    monkeypatch.setattr(scontrol, "with_details", lambda job: job)
+    assert program.run(words) == 1
+    assert asked[0] == expected
+    name = program.__name__.rpartition(".")[2]
+    said = f"{name}: error: 3 older jobs left out: the list is too long; "
+    assert said in capfd.readouterr().err
+
+
+def test_an_order_by_name_is_not_given_to_a_part_of_the_jobs_of_that_name(asked):
+    with pytest.raises(SlurmError, match=r"^3 of your jobs are not looked at"):
+        scontrol.run(["hold", "name=fit"])

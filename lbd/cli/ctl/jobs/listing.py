@@ -93,7 +93,9 @@ ELSEWHERE = {
 
 def add_options(parser: Parser) -> None:
     parser.elsewhere = ELSEWHERE
-    parser.add_argument("--all", action="store_true", help="include ended jobs; implied by --state")
+    parser.add_argument(
+        "--all", action="store_true", help="include ended jobs; implied by a --state of them"
+    )
     add_view(parser)
     parser.add_argument("--tasks", action="store_true", help="one line per task of an array")
     parser.add_argument("ids", metavar="ID", nargs="*", help="only these jobs")
@@ -140,7 +142,8 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     elif why := unknown_host(daemons, options.host):
         say(why)
     elif not missing:
-        say("no jobs" if ended_too or queued else none_now(daemons, options, reply))
+        is_now = not (ended_too or queued or options.state)
+        say(none_now(daemons, options, reply) if is_now else "no jobs")
     if theirs:
         say(theirs)
     is_whole = not absent if options.ids else not (missing or whole(reply, "unlisted"))

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from lbd.dispatch.core.ledger_rows import Wanted
-from lbd.dispatch.ledger import array_work, work
+from lbd.dispatch.ledger import array_work, recent_ends, work
 from lbd.dispatch.ledger.sqlite import carry_out, connect, migrate
 
 OTHERS = 20_000
@@ -94,3 +94,23 @@ def test_the_newest_jobs_of_that_user_are_returned_in_order(db, seed, user, uid)
         only = Wanted(user=user, uid=uid, ended_only=True, limit=limit)
         expected = [number for number, ended in jobs if ended][-limit:]
         assert [row.id for row in carry_out(db, work.find(only))] == expected
+
+
+def test_live_jobs_and_those_that_ended_lately_are_found_without_a_look_at_the_others(db, steps):
+    """What squeue and sacct ask: a hundred times as much may be on record, all of it newer."""
+    submit(db, "ann", 1001, 1, 3, ended=False)
+    submit(db, "bob", 1002, 4, 1, ended=False)
+    for n in range(OTHERS // 100):
+        submit(db, "bob", 1002, 5 + 100 * n, 100, ended=True)
+    for job in (2, 40, 50, 60):
+        db.execute("UPDATE jobs SET state = 'done', finished = 900.0 WHERE id = ?", (job,))
+    steps()
+    for user, limit, expected in (
+        ("", 100, [2, 40, 50, 60, 1, 3, 4]), ("", 5, [50, 60, 1, 3, 4]), ("", 2, [3, 4]),
+        ("ann", 100, [2, 1, 3]), ("bob", 3, [50, 60, 4]),
+    ):  # fmt: skip
+        asked = Wanted(user=user, ended_since=900.0, limit=limit)
+        assert [row.id for row in carry_out(db, recent_ends.find(asked))] == expected
+        assert steps() < 20
+    count = carry_out(db, work.count(Wanted(ended_since=900.0), by_array=False))
+    assert count == 7

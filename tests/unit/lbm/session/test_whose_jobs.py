@@ -73,12 +73,12 @@ async def test_jobs_of_a_namesake_are_not_shown_where_numbers_count(queue, users
     asked = {"op": "queue.jobs", "ids": ["1-3"]}
     told = await answers(queue, users).answer(asked, CALLER)
     assert [job["id"] for job in told["jobs"]] == seen
-    own, _ = await answers(queue, users).jobs(True, Asker(NAME, OWN))
+    own, _ = await answers(queue, users).jobs({"all": True}, Asker(NAME, OWN))
     assert [job["id"] for job in own] == seen
-    assert len((await answers(queue, users).jobs(True, None))[0]) == 3
+    assert len((await answers(queue, users).jobs({"all": True}, None))[0]) == 3
     assert [(one.user, one.uid) for one in queue.asked] == [(NAME, OWN)] * 2 + [("", 0)]
     queue.unlisted = 591
-    assert (await answers(queue, users).jobs(True, None))[1] == 591
+    assert (await answers(queue, users).jobs({"all": True}, None))[1] == 591
 
 
 async def test_of_several_ids_those_of_others_are_named(queue):
