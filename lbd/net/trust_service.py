@@ -18,6 +18,7 @@ from lbd.local.rate_limit import Rates, turns_of
 from lbd.net.gen import trust_pb2 as pb
 from lbd.net.question import read
 from lbd.net.tls import Tls, certificate_of
+from lbd.net.transport import NOBODY
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,6 +32,9 @@ log = logging.getLogger("lbd.tls")
 SERVICE = "lbd.v1.Trust"
 CALLS_PER_S, CALLS_AT_ONCE = 20.0, 100.0  # per host; a long call counts as several
 SIGNED_TURNS = 10.0  # for a call that needs the authority's signature
+# Of such calls of one host, which needs one in days: each is a line in the log, and a write to the
+# authority's disk. Newcomers, which have no name yet, may be many.
+SIGNED_PER_S, SIGNED_AT_ONCE = 0.1, 10.0
 PATIENCE_S = 2.0
 Request = TypeVar("Request", bound=Message)
 Reply = TypeVar("Reply", bound=Message)
@@ -42,6 +46,7 @@ class TrustService:
     def __init__(self, tls: Tls) -> None:
         self._tls = tls
         self._rates = Rates(CALLS_PER_S, CALLS_AT_ONCE)
+        self._signed = Rates(SIGNED_PER_S, SIGNED_AT_ONCE)
 
     def handler(self) -> grpc.GenericRpcHandler:
         methods = {
@@ -131,6 +136,9 @@ class TrustService:
         """Waits for the caller's turn; aborts the call if that would take too long."""
         who = self._tls.asker(context)
         wait_s = self._rates.turn_s(who, time.monotonic(), PATIENCE_S, turns)
+        if turns >= SIGNED_TURNS and who != NOBODY and wait_s is not None:
+            signed_s = self._signed.turn_s(who, time.monotonic(), PATIENCE_S)
+            wait_s = None if signed_s is None else max(wait_s, signed_s)
         if wait_s is None:
             text = f"{who} asks about certificates too often; try again later"
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)

@@ -1,14 +1,17 @@
 """Questions about certificates: anyone whom TLS accepts may ask, but not without end."""
 
 import asyncio
+import contextlib
+import logging
 import time
 from types import SimpleNamespace
 
 import grpc
 import pytest
 
+from lbd.net import trust_service
 from lbd.net.gen import trust_pb2 as pb
-from lbd.net.trust_service import CALLS_AT_ONCE, TrustService
+from lbd.net.trust_service import CALLS_AT_ONCE, SIGNED_AT_ONCE, TrustService
 from lbd.trust import certificates
 from lbd.trust.authority import Authority
 from tests.unit.enrolment import enrolled, joined
@@ -79,6 +82,17 @@ async def test_a_host_that_asks_without_end_is_refused_and_others_are_not(
     assert "h2 asks about certificates too often" in few[0].args[1]
     answer = await service("Revocations", b"", shown_by(authority, "h3"))
     assert pb.RevocationUpdate.FromString(answer) == pb.RevocationUpdate()
+
+
+async def test_a_host_has_few_certificates_signed(service, authority, caplog, monkeypatch):
+    """Each was a line in the log of the authority's LIM, two a second."""
+    monkeypatch.setattr(trust_service, "PATIENCE_S", 0.0)
+    caplog.set_level(logging.INFO)
+    certificate = shown_by(authority, "h2")
+    for _ in range(3 * int(SIGNED_AT_ONCE)):
+        with contextlib.suppress(Refused):
+            await service("Join", pb.JoinRequest(host="h1").SerializeToString(), certificate)
+    assert len(caplog.records) <= SIGNED_AT_ONCE + 1
 
 
 async def test_nor_is_one_that_was_revoked_served_without_end(service, authority):
