@@ -82,7 +82,7 @@ class DispatcherLine:
         """`beside`: runs as long as this object does."""
         self._beside = beside
         self._host, self._client = host, client
-        client.spools.own_logs = partial(output_of, self)
+        client.spools.own_logs = partial(output_of, self, host.config.host.name)
         self._held = HeldAttempts(lambda: host.config.dispatch.lease_s)
         client.spool.files.ledger_of = self._held.ledger_of
         self._leases = client.leases
@@ -302,8 +302,7 @@ class DispatcherLine:
         start, timers = pb.Start.FromString(left.start), left.running.execution.timers
         report = pb.AttemptReport.FromString(left.report) if left.report is not None else None
         key = JobId(start.job), start.attempt
-        until_s = timers.get(Timer.LEASE, 0.0)
-        if until_s:
+        if until_s := timers.get(Timer.LEASE, 0.0):
             self._leases.until_s[key] = until_s
         attempt = Attempt(self._host, self._client, start, partial(self._report, key), until_s)
         self._held[key] = Held(attempt, left.ledger_token, report)
@@ -340,6 +339,9 @@ class DispatcherLine:
 
     def alive(self, job: str, attempt: int) -> bool:
         return self._held.alive(job, attempt)
+
+    def is_awaited_by(self, reader: str, job: str, attempt: int) -> bool:
+        return self._held.is_awaited_by(reader, job, attempt)
 
     async def end_all(self) -> None:
         """Ends the attempts because we stop, and reports it, so that they can start elsewhere."""

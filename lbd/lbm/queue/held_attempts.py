@@ -41,6 +41,10 @@ class Held:
     end: pb.AttemptReport | None = None  # if it is not settled
     order_bytes: int = field(init=False)
 
+    @property
+    def origin(self) -> str:
+        return self.attempt.request.origin
+
     def __post_init__(self) -> None:
         self.order_bytes = order_bytes(self.attempt.start, self.attempt.request)
 
@@ -104,6 +108,11 @@ class HeldAttempts(UserDict[Key, Held]):
     def alive(self, job: str, attempt: int) -> bool:
         held = self.get((JobId(job), attempt))
         return held is not None and not held.attempt.execution.is_reported
+
+    def is_awaited_by(self, reader: str, job: str, attempt: int) -> bool:
+        """Whether it is alive, and its user waits for it on that host if anywhere; "": unproven."""
+        held = self.get((JobId(job), attempt))
+        return self.alive(job, attempt) and held is not None and reader in ("", held.origin)
 
     def end(self, job: JobId, attempt: int) -> None:
         if (held := self.get((job, attempt))) is not None:

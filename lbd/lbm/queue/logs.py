@@ -50,6 +50,8 @@ class KnownAttempts(Protocol):
 
     def alive(self, job: str, number: int) -> bool: ...
 
+    def is_awaited_by(self, reader: str, job: str, number: int) -> bool: ...
+
 
 async def check_reader(host: "InboundContext", trust: "Trust", context: "Context") -> str:
     """Returns which host reads. Aborts the call of a host from which no command may run here."""
@@ -75,7 +77,7 @@ async def serve_logs(
         if wait_s := looks.turn_s(reader, time.monotonic(), FOR_EVER_S):
             await asyncio.sleep(wait_s)
 
-    async for piece in output_of(attempts, asked, turn):
+    async for piece in output_of(attempts, reader, asked, turn):
         data = piece.SerializeToString()
         del piece
         await context.write(data)
@@ -90,10 +92,11 @@ async def at_once() -> None:
 
 
 async def output_of(
-    attempts: KnownAttempts, asked: pb.LogsRequest, turn: "Turn" = at_once
+    attempts: KnownAttempts, reader: str, asked: pb.LogsRequest, turn: "Turn" = at_once
 ) -> AsyncIterator[pb.LogsPiece]:
     """Yields the output from the given positions on; with `follow`, until the attempt has ended.
-    `turn` is awaited before each look."""
+    `turn` is awaited before each look. What `reader` gets counts as shown if it is the host where a
+    user waits for the job: else any host could keep others' jobs from being moved."""
     spool, job, number = attempts.spool, asked.job, asked.attempt
     if not spool.exists(job, number):
         if spool.was_silent(job, number):
@@ -107,9 +110,9 @@ async def output_of(
         alive = attempts.alive(job, number)  # asked first: what comes later is read below
         piece = await look(spool, job, number, output_at, error_at)
         output_at, error_at = piece.output_at, piece.error_at
-        if asked.follow and (output_at or error_at) and attempts.alive(job, number):
-            spool.was_shown(job, number)
         if piece.output or piece.error:
+            if asked.follow and attempts.is_awaited_by(reader, job, number):
+                spool.was_shown(job, number)
             found = [piece]
             del piece  # the receiver may hold it for long, and must be the only one
             yield found.pop()

@@ -137,3 +137,14 @@ async def test_what_another_has_started_and_was_refused_is_forgotten_at_once(hos
     line._held.connected(OURS, 2.0)
     line._held.end_others(2.0)
     assert {*line._held} == {KEY}
+
+
+@pytest.mark.parametrize(
+    ("reader", "awaits"), [("h2", True), ("", True), ("h3", False), ("h1", False)]
+)
+async def test_who_waits_for_it_is_where_it_came_from(line, reader, awaits):
+    """It was submitted on h2, and runs on h1; "" is a host without a certificate."""
+    assert line.is_awaited_by(reader, *KEY) == awaits
+    assert not line.is_awaited_by(reader, KEY[0], KEY[1] + 1)
+    line._held[KEY].attempt.execution.is_reported = True
+    assert not line.is_awaited_by(reader, *KEY)

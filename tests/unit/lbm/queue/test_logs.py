@@ -35,15 +35,32 @@ class Attempts:
         self.looks += 1
         return self.looks < 4
 
+    def is_awaited_by(self, reader, job, number):
+        return reader == "h1"
+
 
 @pytest.mark.parametrize(("follow", "at"), [(True, 0), (True, 5), (False, 0)])
 @pytest.mark.parametrize("printed_bytes", [5, 10**9])  # read here, or in a thread
 async def test_a_follower_counts_as_having_been_shown_the_output(follow, at, printed_bytes):
     attempts = Attempts(printed_bytes)
     asked = pb.LogsRequest(job="7", attempt=2, follow=follow, output_at=at)
-    pieces = [piece.output async for piece in output_of(attempts, asked)]
+    pieces = [piece.output async for piece in output_of(attempts, "h1", asked)]
     assert b"".join(pieces) == b"hello"[at:]
-    assert attempts.shown == ({("7", 2)} if follow else set())
+    assert attempts.shown == ({("7", 2)} if follow and not at else set())
+
+
+@pytest.mark.parametrize(("name", "is_shown"), [("h1", True), ("h2", False)])
+async def test_what_another_host_reads_was_shown_to_nobody(name, is_shown):
+    """One call of any host for each job of the cluster, and none was moved any more when the owner
+    of its host came back."""
+
+    async def reader(context):
+        return name
+
+    attempts, asked = Attempts(), pb.LogsRequest(job="7", attempt=2, follow=True)
+    looks = Rates(LOOKS_PER_S, LOOKS_AT_ONCE)
+    await serve_logs(reader, attempts, looks, asked.SerializeToString(), Call())
+    assert bool(attempts.shown) == is_shown
 
 
 class Call:

@@ -77,7 +77,7 @@ async def test_who_reads_what_was_dropped_for_room_is_told_so(spool):
     await room(spool, 1 << 40)
     attempts = SimpleNamespace(spool=spool, alive=lambda *_: False)
     asked = pb.LogsRequest(job="10", attempt=1)
-    (piece,) = [one async for one in output_of(attempts, asked)]
+    (piece,) = [one async for one in output_of(attempts, "h2", asked)]
     assert piece.trouble == "its output was removed, because the disk was nearly full"
     assert not piece.cut
 
@@ -88,7 +88,7 @@ async def test_what_is_left_beside_what_was_dropped_is_read_first(spool):
     await room(spool, 512 * KIB)
     attempts = SimpleNamespace(spool=spool, alive=lambda *_: False)
     asked = pb.LogsRequest(job="10", attempt=1)
-    pieces = [one async for one in output_of(attempts, asked)]
+    pieces = [one async for one in output_of(attempts, "h2", asked)]
     assert [(len(one.error), bool(one.trouble), one.cut) for one in pieces] == [
         (8 * KIB, False, False),
         (0, True, False),
