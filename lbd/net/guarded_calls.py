@@ -103,6 +103,11 @@ def hold(context: "Context", budget: Budget, asker: str, amount: int, what: str)
     )
 
 
+class CallerGone(grpc.aio.InternalError):
+    """The call was over before all of its answer was written, as of a reader that has seen
+    enough."""
+
+
 class Counted:
     """A call's context that counts the bytes read. It also caches what is needed several times and
     gRPC makes each time: the authentication context, with the whole certificate, and the
@@ -134,6 +139,13 @@ class Counted:
             self._read_bytes[self._peer] += len(message)
         return message
 
+    async def write(self, message: bytes) -> None:
+        """Raises CallerGone."""
+        try:
+            await self._context.write(message)
+        except grpc.aio.InternalError as problem:  # gRPC cancels a call that waits, but not this
+            raise CallerGone(str(problem)) from None
+
 
 class Answers:
     """The context of a call with many answers: each counts while it waits to be sent."""
@@ -146,7 +158,7 @@ class Answers:
         return getattr(self._context, name)
 
     async def write(self, message: bytes) -> None:
-        """Raises TooMuch."""
+        """Raises TooMuch, CallerGone."""
         with held(self._unread, self._asker, len(message), UNREAD):
             await self._context.write(message)
 
@@ -216,6 +228,8 @@ class GuardedCalls(grpc.GenericRpcHandler):
                     await context.abort(grpc.StatusCode.ABORTED, str(problem))
                 except grpc.aio.AbortError:
                     raise
+                except CallerGone:
+                    await context.abort(grpc.StatusCode.CANCELLED, "the caller has gone")
                 except Exception as fault:  # of ours, which a host may bring about without end
                     self._log_fault(fault, method, self._trust.asker(context))
                     text = f"{method} failed here by {type(fault).__name__}; the log says where"
