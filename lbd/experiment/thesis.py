@@ -24,10 +24,11 @@ class Claim:
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """Returns the claims on the canonical load whose algorithms were run."""
+    """Returns the claims on the canonical load whose algorithms were run; none on those by which
+    nothing was moved, or whose gain has no interval: one short run says nothing."""
     canonical = [row for row in rows if row.load == "canonical"]
     ours = {row.algorithm: row for row in canonical
-            if row.index == INDEX and row.algorithm != NOLB}  # fmt: skip
+            if row.index == INDEX and row.algorithm != NOLB and tells(row)}  # fmt: skip
     if not ours:
         return []
     gains = {name: row.reduction for name, row in ours.items()}
@@ -55,6 +56,17 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         for name, row in ours.items() if name in MEAN
     ]  # fmt: skip
     return found
+
+
+def tells(row: Row) -> bool:
+    return row.reduction_ci95 is not None and row.moved > 0.0
+
+
+def cannot_tell(rows: Sequence[Row]) -> str:
+    """Names the algorithms of which nothing can be said; "" if there are none."""
+    ours = [row for row in rows if row.load == "canonical" and row.algorithm != NOLB]
+    names = dict.fromkeys(row.algorithm for row in ours if not tells(row))
+    return ", ".join(names)
 
 
 def with_interval(row: Row) -> str:

@@ -258,6 +258,10 @@ def show(design: Design, how: report.Made, found: Sequence[Row], path: Path) -> 
     print_table(head, [shown(row) for row in found])
     for claim in thesis.claims(found):
         print(f"{'holds' if claim.holds else 'DOES NOT HOLD'}: {claim.text} [{claim.ours}]")
+    if names := thesis.cannot_tell(found):
+        print(
+            f"cannot be told of {names}: nothing was moved, or too little was run for an interval"
+        )
     print(f"\n{report.caveat(design, how, found)}\n\n{path}")
 
 

@@ -79,6 +79,17 @@ def test_claims_are_only_about_the_canonical_load():
     assert thesis.claims([replace(row, load="heavy") for row in rows(DESIGN, RUNS)]) == []
 
 
+@pytest.mark.parametrize("why", [{"moved": 0.0}, {"reduction_ci95": None}])
+def test_nothing_is_claimed_of_what_one_short_run_cannot_tell(why):
+    """It held that every algorithm improves on NOLB where no command had been moved."""
+    found = [replace(row, **why) for row in rows(DESIGN, RUNS)]
+    assert thesis.claims(found) == []
+    assert thesis.cannot_tell(found) == ", ".join(
+        row.algorithm for row in found if row.algorithm != "NOLB"
+    )
+    assert thesis.cannot_tell(rows(DESIGN, RUNS)) == ""
+
+
 def test_commands_present_add_up_to_all_response_times():
     run = RUNS[1]
     last_s = max(job.submitted_s + job.response_s for job in run.jobs)
