@@ -255,7 +255,8 @@ def show_output(
             files, files_attempt = files_of(daemons, ids, files, printed=printed), again
         elif not (data or asked or follows_files):
             asked = True
-            show_rest(daemons, ids, None if follows or attempt else copied, printed=printed)
+            shown = None if follows or attempt else copied
+            show_rest(daemons, ids, shown, printed=printed, is_whole=not warned)
         if files is not None and not files.copy(is_last=is_last):
             say(files.where())
             if not is_last and files.have_all:
@@ -292,9 +293,12 @@ def has_caught_up(reply: Json, data: list[str]) -> bool:
     return text(reply, "state") == "running" and is_short(data)
 
 
-def show_rest(daemons: Daemons, ids: list[str], copied: set[str] | None, *, printed: bool) -> None:
+def show_rest(
+    daemons: Daemons, ids: list[str], copied: set[str] | None, *, printed: bool, is_whole: bool
+) -> None:
     """Says why there is no output, as far as known: the job has not started, or it writes to files,
-    which are shown unless `copied` is None. `printed`: some output was stored."""
+    which are shown unless `copied` is None. `printed`: some output was stored;
+    `is_whole`: none of it is missing."""
     question: Json = {"op": "queue.jobs", "ids": ids, "attempts": True}
     try:
         found = tables(daemons.lbm(question, ANSWER_S), "jobs")
@@ -319,13 +323,25 @@ def show_rest(daemons: Daemons, ids: list[str], copied: set[str] | None, *, prin
         if has_ended and files and not printed and all(file.is_empty for file in files):
             empty = " and ".join(file.path for file in files)
             are = "is" if len(files) == 1 else "are"
-            say(f"job {text(job, 'id')} printed nothing ({empty} {are} empty)")
+            say(f"{nothing_phrase(job)} ({empty} {are} empty)")
+            return
+        kept = is_whole and not (files or printed or text(job, "output"))  # by the daemons
+        if kept and text(job, "state") in UNSUCCESSFUL:
+            say(nothing_phrase(job))
             return
         can_read = next((file.can_read for file in files if file.descriptor == 1), None)
     if where := where_it_goes(job, can_read):
         said.append(where)
     if said:
         say("; ".join(said))
+
+
+def nothing_phrase(job: Json) -> str:
+    """Returns that an ended job has printed nothing, and if it failed, why: somebody looks for that
+    in its output."""
+    if text(job, "state") in UNSUCCESSFUL:
+        return f"{end_phrase(job)}; it printed nothing"
+    return f"job {text(job, 'id')} printed nothing"
 
 
 def say_how_it_ended(daemons: Daemons, ids: list[str]) -> None:

@@ -40,6 +40,34 @@ def test_logs_of_a_job_that_has_not_started_say_why(daemon, capsys):
     assert capsys.readouterr() == ("", said)
 
 
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ({"state": "failed", "exit_status": 137, "reason": "killed: over its memory limit of 3.9M"},
+         "job 5 failed (exit 137): killed: over its memory limit of 3.9M; it printed nothing"),
+        ({"state": "failed", "exit_status": 3, "output": "/dev/null"},
+         "job 5 wrote to /dev/null, which cannot be read here; it ran on h2"),
+        ({"state": "cancelled", "reason": "cancelled by bob"},
+         "job 5 was cancelled by bob; it printed nothing"),
+        ({"state": "done", "exit_status": 0}, ""),
+    ],
+)  # fmt: skip
+def test_of_a_job_that_failed_without_output_it_is_said_why(daemon, capsys, end, said):
+    """Nothing at all was printed, as of one that succeeded."""
+    job = JOB | {"id": "5", "host": "h2"} | end
+    daemon("lbm", **{"queue.logs": {"attempt": 1, "at": [0, 0]}, "queue.jobs": {"jobs": [job]}})
+    assert lbctl.main(["logs", "5"]) == 0
+    assert capsys.readouterr() == ("", f"lbctl: {said}\n" if said else "")
+
+
+def test_a_job_whose_output_may_be_lost_is_not_said_to_have_printed_nothing(daemon, capsys):
+    job = JOB | {"id": "5", "host": "h2", "state": "failed", "exit_status": 3}
+    reply = {"attempt": 1, "at": [0, 0], "warning": "the disk of h2 was full"}
+    daemon("lbm", **{"queue.logs": reply, "queue.jobs": {"jobs": [job]}})
+    assert lbctl.main(["logs", "5"]) == 0
+    assert capsys.readouterr().err == "lbctl: the disk of h2 was full\n"
+
+
 def test_logs_of_a_job_that_writes_to_its_own_file_name_that_file(daemon, capsys):
     job = JOB | {"id": "5", "state": "done", "output": "/home/ann/out.5", "host": "h2"}
     daemon("lbm", **{"queue.logs": {"attempt": 1, "at": [0, 0]}, "queue.jobs": {"jobs": [job]}})

@@ -91,7 +91,8 @@ def test_a_job_that_printed_nothing_to_its_files_is_said_to_have(
     assert lbctl.main(["logs", "5"]) == 0
     out, err = capfdbinary.readouterr()
     empty = " and ".join(f"{tmp_path}/{name}" for name in names.values())
-    said = f"job 5 printed nothing ({empty} {'are' if len(names) > 1 else 'is'} empty)"
+    said = "job 5 failed (exit 1): lowest; it printed nothing"
+    said = f"{said} ({empty} {'are' if len(names) > 1 else 'is'} empty)"
     assert (out, err.decode()) == (b"", f"lbctl: {said}\n")
 
 
