@@ -47,9 +47,7 @@ log = logging.getLogger("lbd.dispatch")
 SERVICE = "lbd.v1.Dispatch"
 ANSWER_BYTES = 12 << 20  # less than a host accepts
 ASKED_FIELDS_MAX = SELECTORS_MAX + 1000
-# What a submission may have without being charged for it: words, and bytes of its request, beyond
-# which each of that many counts as a word.
-FREE_WORDS, FREE_BYTES, WORD_BYTES = 1000, 1 << 16, 32
+FREE_WORDS = 1000  # that a submission may have without being charged for them
 Asked = TypeVar("Asked", bound=Message)
 
 
@@ -324,11 +322,7 @@ class QueueService:
     async def _read_submission(self, data: bytes, context: "Context") -> pb.SubmitRequest:
         asked = await self._read(pb.SubmitRequest, data, context, QUEUED_FIELDS_MAX)
         words = len(asked.command) + len(asked.after) + len(asked.excluded)
-        beyond = len(asked.spec.run_request) - FREE_BYTES  # there its words are counted
-        self._calls.looked_into(
-            await self._calls.host(context),
-            max(0, words - FREE_WORDS) + max(0, beyond) // WORD_BYTES,
-        )
+        self._calls.looked_into(await self._calls.host(context), max(0, words - FREE_WORDS))
         return asked
 
     async def _read(

@@ -103,7 +103,7 @@ class RemoteCommand:
             stamp = None if self._request.is_staged else await directory.stamp()
         except Unavailable as problem:
             return e.Unseen(str(problem))
-        environment, self.withheld = await leaving(self._home.denied, self._request)
+        environment, self.withheld = await leaving(self._home.denied, self._request, self._uid)
         peer = self._client.peer
         request = make_request(self._job, self._request, environment, self._uid, peer, stamp)
         if self.staging is not None:

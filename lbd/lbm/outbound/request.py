@@ -12,9 +12,12 @@ from lbd.lbm.core.next_host_after_refusal import Bounds
 from lbd.lbm.session.peer_process import Limit, PeerProcess
 from lbd.lbm.session.request import ClientRequest
 from lbd.local import client_tags as tags
+from lbd.local.turns import Turns
 from lbd.model import HostId, JobId
 from lbd.net.gen import lbm_pb2
 from lbd.text.needs_words import needs_text
+
+SORTED_AT_ONCE = Turns(1)  # large environments of one user, in a thread that all others need, too
 
 
 def bounds_of(config: Config, *, has_peers: bool) -> Bounds:
@@ -100,11 +103,12 @@ def terminal_message(request: ClientRequest) -> lbm_pb2.Terminal | None:
     )
 
 
-async def leaving(denied: DenyList, request: ClientRequest) -> tuple[list[bytes], str]:
+async def leaving(denied: DenyList, request: ClientRequest, uid: int) -> tuple[list[bytes], str]:
     """Returns the variables that go along and, for -v, a line on those that do not, if any."""
     environment, let_through = request.environment, request.let_through
     if sum(map(len, environment)) > REMEMBERED_BYTES:  # 0.3 s for 8 MB, also of few variables
-        found, names = await asyncio.to_thread(outgoing, environment, denied, let_through)
+        async with SORTED_AT_ONCE.turn(uid):
+            found, names = await asyncio.to_thread(outgoing, environment, denied, let_through)
     else:
         found, names = denied.outgoing(environment, let_through)
     line = f"variables withheld (environment.deny): {names_shown(names)}"

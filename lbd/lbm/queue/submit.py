@@ -260,7 +260,7 @@ async def take(
     if options.notify:
         notifications.check(uid, options.notify)
     check_options(home, client[0], options)
-    environment, way.withheld = await leaving(home.denied, request)
+    environment, way.withheld = await leaving(home.denied, request, client[0].uid)
     submission = await make_submission(home, *client, request, options, environment)
     answer_s = ANSWER_DETACHED_S if request.has(tags.FLAG_DETACH) else ANSWER_S
     why, is_for_good = await why_refused(home, submission, answer_s)

@@ -13,7 +13,7 @@ from lbd.dispatch.calls import Calls
 from lbd.dispatch.daemon import Dispatcher
 from lbd.dispatch.host_connection import HostConnection
 from lbd.dispatch.predictions import Predictions
-from lbd.dispatch.service import FREE_BYTES, FREE_WORDS
+from lbd.dispatch.service import FREE_WORDS
 from lbd.dispatch.submissions import Submissions
 from lbd.local import long_answers
 from lbd.local.long_answers import in_turns
@@ -156,7 +156,6 @@ async def test_what_waits_for_other_jobs_is_submitted_like_an_order(tmp_path, mo
     [
         ({"after": ["ok:1"] * 999, "command": [b"id"]}, 0),
         ({"command": [b""] * 20_000}, 20_000 - FREE_WORDS),
-        ({"spec": pb.StoredSpec(run_request=bytes(FREE_BYTES + 3200))}, 101),
         ({"after": ["ok:1"] * 400_000}, QUEUED_FIELDS_MAX),  # 0.3 s of the event loop
     ],
 )
