@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 PIECE_BYTES = 1 << 18
 HEAD_BYTES = 1 << 12  # more than the name of a file usually takes
 END_BYTES = 1 << 12
-PATIENCE_S, SLOWEST_BYTES_PER_S = 20.0, 1 << 16  # slower transfers would hold up the user's others
+PATIENCE_S, SLOWEST_BYTES_PER_S = (
+    20.0,
+    1 << 16,
+)  # slower transfers would hold up others of that host
 
 
 async def receive_pack(
@@ -34,9 +37,10 @@ async def receive_pack(
     request: pb.FilesRequest,
     directory: str,
     limits: StageConfig,
+    moved: Callable[[int], None] = lambda _: None,
 ) -> BinaryIO:
-    """Receives a pack into a file on the disk of `directory`, which the caller closes. Raises
-    Unavailable, NotKept, OSError."""
+    """Receives a pack into a file on the disk of `directory`, which the caller closes. `moved` is
+    told how many bytes have come. Raises Unavailable, NotKept, OSError."""
     limit_bytes = limits.max_bytes + HEAD_BYTES * limits.max_files + END_BYTES
     os.makedirs(directory, mode=0o700, exist_ok=True)
     import tempfile  # imported here with all its dependencies, only for fetched files
@@ -47,6 +51,7 @@ async def receive_pack(
         async with asyncio.timeout(PATIENCE_S) as deadline:
             async for data in spools.files(host, request):
                 size += len(data)
+                moved(len(data))
                 if size > limit_bytes:
                     raise Unavailable(f"more than {limits.max_bytes} bytes (stage.max_bytes)")
                 await asyncio.to_thread(write, file, data, directory)

@@ -28,6 +28,7 @@ from lbd.lbm.queue.user_watches import UserWatches
 from lbd.lbm.session.request import ClientRequest
 from lbd.lbm.staging.awaited_outputs import AwaitedOutputs, id_of
 from lbd.lbm.staging.begun_again import begin_again
+from lbd.lbm.staging.fetch_turns import FetchTurn, FetchTurns, Lane
 from lbd.lbm.staging.open_notes import OpenNotes
 from lbd.lbm.staging.pack_store import FILES_BYTES, NOTE, Note, PackStore, disk_bytes, memory_bytes
 from lbd.lbm.staging.pack_transfer import receive_pack
@@ -69,7 +70,7 @@ class QueuedFiles:
         self._open = OpenNotes()
         self._in_hand: dict[int, Note] = {}  # jobs that have ended
         self._ended: asyncio.Queue[pb.JobInfo] = asyncio.Queue()
-        self._ended_of: dict[int, deque[pb.JobInfo]] = {}  # by user
+        self._turns = FetchTurns()
         self._left_out: set[int] = set()  # users with more jobs than are watched
         self.awaited = AwaitedOutputs(self._open)
         self._watches = UserWatches(queue, self)
@@ -150,15 +151,17 @@ class QueuedFiles:
             note.waited_for, note.fetch = False, []
             self._watches.look(note.uid)
 
-    async def bring(self, note: Note, job: pb.JobInfo) -> str:
+    async def bring(self, note: Note, job: pb.JobInfo, turn: FetchTurn) -> str:
         """Brings a job's outputs into its directory. Returns why not, "" if all is well. Raises
         Unavailable if they are not available at present."""
-        trouble, aside = await self.place(note, job)
+        trouble, aside = await self.place(note, job, turn)
         if aside:
             job_log.warning(id_of(job), "its outputs: %s", one_line(aside))
         return trouble
 
-    async def place(self, note: Note, job: pb.JobInfo) -> tuple[str, str]:
+    async def place(
+        self, note: Note, job: pb.JobInfo, turn: FetchTurn | None = None
+    ) -> tuple[str, str]:
         """Like `bring`; returns also what was put aside for them."""
         if not (note.fetch and job.attempt and job.host) or job.state == "lost":
             return "", ""  # it has made nothing, or nothing that is available
@@ -169,11 +172,16 @@ class QueuedFiles:
         if any(path.startswith((b"/", b"../")) or path in (b"..", b".") for path in fetch):
             return f"the name of {job.host} points outside the directory", ""
         asked = pb.FilesRequest(job=str(job.id), attempt=job.attempt)
-        root, limits = str(self.store.root), self._config.stage
+        to = str(self.store.root), self._config.stage, turn.moved if turn is not None else no_matter
         try:
-            with await receive_pack(self._queue.spools, job.host, asked, root, limits) as file:
+            with await receive_pack(self._queue.spools, job.host, asked, *to) as file:
+                if turn is not None:
+                    await turn.received()
                 send = [mark_of(note, job.id), *map(os.fsencode, note.send)]
-                words, directory = step_words(b"place", limits, send, fetch), note.directory
+                words, directory = (
+                    step_words(b"place", self._config.stage, send, fetch),
+                    note.directory,
+                )
                 order = Order(argv=words, directory=os.fsencode(directory), umask=note.umask)
                 order.stamp = on_its_host(read_stamp(note.stamp.encode())) if note.stamp else None
                 with os.fdopen(os.memfd_create("noted", os.MFD_CLOEXEC), "wb+") as noted:
@@ -253,21 +261,26 @@ class QueuedFiles:
                 await self.done(jobs[part[0]], part[0])
 
     async def _bring_all(self, group: asyncio.TaskGroup) -> None:
-        """Brings each user's in turn: a step runs as its user, who may keep it from ending."""
+        """Brings each user's beside those of others, and those of each host beside those of others:
+        a step runs as its user, and a host sends as it likes; either may keep it from ending."""
         while True:
             job = await self._ended.get()
-            uid = self._in_hand[job.id].uid
-            if (ended := self._ended_of.get(uid)) is None:
-                ended = self._ended_of[uid] = deque()
-                group.create_task(self._bring_of(uid, ended), name=f"outputs of user {uid}")
+            note = self._in_hand[job.id]
+            lane = note.uid, job.host
+            if (ended := self._turns.lanes.get(lane)) is None:
+                ended = self._turns.lanes[lane] = deque()
+                group.create_task(self._bring_of(lane, ended), name=f"outputs of user {note.uid}")
+            self._turns.ended(job.id, lane, names_of(note, job))
             ended.append(job)
 
-    async def _bring_of(self, uid: int, ended: deque[pb.JobInfo]) -> None:
+    async def _bring_of(self, lane: Lane, ended: deque[pb.JobInfo]) -> None:
+        uid = lane[0]
         while ended:
             job = ended.popleft()
             note, trouble, delayed = self._in_hand[job.id], "", False
             try:
-                trouble = await self.bring(note, job)
+                async with self._turns.turn(uid, job.id) as turn:
+                    trouble = await self.bring(note, job, turn)
             except Unavailable as problem:
                 trouble, delayed = str(problem), True
             age_s = time.time() - job.finished
@@ -283,9 +296,22 @@ class QueuedFiles:
             if self._in_hand.pop(job.id).is_left(job.id):  # it has begun again meanwhile
                 self._watches.look(uid)
             await asyncio.sleep(0)  # jobs that never ran have nothing to wait for
-        del self._ended_of[uid]
+        del self._turns.lanes[lane]
         if uid in self._left_out:
             self._watches.look(uid)
+
+
+def no_matter(_bytes: int) -> None:
+    """Nobody has to know how much has come."""
+
+
+def names_of(note: Note, job: pb.JobInfo) -> int:
+    """Returns a number that jobs share whose outputs have the same names in the same directory; 0:
+    no other one has these."""
+    if not (note.fetch and job.attempt) or any("%j" in name or "%h" in name for name in note.fetch):
+        return 0
+    index = job.array_index if job.HasField("array_index") else None
+    return hash((note.uid, note.directory, index, *note.fetch)) or 1
 
 
 def note_of(

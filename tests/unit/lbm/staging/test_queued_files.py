@@ -15,7 +15,7 @@ from lbd.config.schema import Config, HostConfig
 from lbd.errors import Unavailable
 from lbd.launch.directory_stamp import Stamp
 from lbd.lbm.queue import user_watches
-from lbd.lbm.staging import pack_store, queued_files
+from lbd.lbm.staging import fetch_turns, pack_store, queued_files
 from lbd.lbm.staging.open_notes import OpenNotes
 from lbd.lbm.staging.pack_store import Note
 from lbd.lbm.staging.queued_files import DAY_S, WATCHED_MAX, QueuedFiles, mark_of
@@ -39,7 +39,7 @@ class Brought(QueuedFiles):
         super().__init__(config, None, queue or AllEnded())
         self.brought = asyncio.Queue()
 
-    async def bring(self, note, job):
+    async def bring(self, note, job, turn):
         if note.uid == HOSTILE:
             await asyncio.get_running_loop().create_future()
         self.brought.put_nowait(job.id)
@@ -104,7 +104,7 @@ class Watched(QueuedFiles):
         self.watched = asyncio.Queue()
         self.brought = asyncio.Queue()
 
-    async def bring(self, note, job):
+    async def bring(self, note, job, turn):
         self.brought.put_nowait(job.id)
         return ""
 
@@ -259,13 +259,13 @@ async def test_a_job_that_ended_before_any_host_had_it_has_made_nothing(tmp_path
     """The transfer was retried every ten seconds for a week."""
     files = QueuedFiles(Config(host=HostConfig(state_dir=str(tmp_path))), None, no_queue())
     ended = pb.JobInfo(id=1, attempt=1, state="cancelled", finished=time.time())
-    assert await files.bring(note(1, OTHER), ended) == ""
+    assert await files.bring(note(1, OTHER), ended, None) == ""
 
 
 class Away(Watched):
     """The host that has the outputs cannot be reached."""
 
-    async def bring(self, note, job):
+    async def bring(self, note, job, turn):
         self.brought.put_nowait(job.id)
         raise Unavailable("h2 is down")
 
@@ -274,15 +274,15 @@ async def test_outputs_that_cannot_be_had_are_asked_for_less_and_less_often(tmp_
     monkeypatch.setattr(queued_files, "RETRY_S", 0.01)
     files = Away(Config(host=HostConfig(state_dir=str(tmp_path))))
     pauses = []
-    monkeypatch.setattr(
-        asyncio.get_running_loop(), "call_later", lambda pause_s, *_: pauses.append(pause_s)
-    )
+    later = lambda pause_s, *_: pauses.append(pause_s)  # noqa: E731
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", later)
+    monkeypatch.setattr(fetch_turns.FetchTurn, "_look_later", lambda _: None)
     for age_s in (0.0, 80.0, 86_400.0):
         files._in_hand[1] = note(1, OTHER)
-        files._ended_of[OTHER] = ended = deque(
+        files._turns.lanes[OTHER, "h2"] = ended = deque(
             [pb.JobInfo(id=1, attempt=1, host="h2", finished=time.time() - age_s)]
         )
-        await files._bring_of(OTHER, ended)
+        await files._bring_of((OTHER, "h2"), ended)
     assert [round(pause_s, 1) for pause_s in pauses] == [0.0, 10.0, 600.0]
     assert files.awaited.troubles == {1: "h2 is down"}
     own = note(1, OTHER)
