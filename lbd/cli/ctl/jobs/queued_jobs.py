@@ -37,7 +37,9 @@ RETRY_FOR_S = 60.0  # for a daemon that is restarting
 EXTRA_S = 1.0  # for what `lbctl job` says in more detail if it is answered at once
 SILENT_S = 2.0  # of these, before the first message
 RESTART_S = 10.0  # instead, for who only wants to see what there is now
+FULL_MAX = 50  # jobs shown at once with all that is known of them, each of which takes a request
 NOT_ALL, NO_ANSWER = 1, 2
+ALL_EXTRA_S = 4.0  # for what takes EXTRA_S at most, of all jobs together
 LOST_OUTPUT = {  # in an answer: what `lbctl job` says
     OUTPUT_GONE: OUTPUT_GONE,
     NOT_STORED: "which no longer has it",
@@ -65,6 +67,32 @@ def with_attempts(daemons: Daemons, ids: list[str]) -> tuple[list[Json], list[st
     reply = daemons.lbm(question, ANSWER_S)
     found: list[Json] = [{"attempts": [], **one} for one in tables(reply, "jobs")]
     return found, texts(reply, "absent"), others_left_out(reply)
+
+
+def each_in_full(daemons: Daemons, found: list[Json]) -> list[Json]:
+    """Returns several jobs, each as if it were asked about alone: only then an answer has what its
+    user gave, which may be a megabyte of each. Of very many it says that the last ones lack
+    that."""
+    if len(found) < 2:
+        return found
+    if len(found) > FULL_MAX:
+        say(f"only of the first {FULL_MAX} of these jobs all is shown; name fewer at a time")
+    full = list[Json]()
+    for one in found[:FULL_MAX]:
+        alone: list[Json] = []
+        with contextlib.suppress(LbdError):  # it has just been forgotten
+            alone, _, _ = with_attempts(daemons, [text(one, "id")])
+        full += alone or [one]
+    return full + found[FULL_MAX:]
+
+
+def with_lost_outputs(daemons: Daemons, found: list[Json]) -> list[Json]:
+    """Like `with_lost_output` for several, unless hosts that do not answer take long."""
+    give_up_s = time.monotonic() + ALL_EXTRA_S
+    return [
+        with_lost_output(daemons, one) if at < FULL_MAX and time.monotonic() < give_up_s else one
+        for at, one in enumerate(found)
+    ]
 
 
 def with_lost_output(daemons: Daemons, one: Json) -> Json:
@@ -101,7 +129,9 @@ def without_tiers(daemons: Daemons, found: list[Json]) -> list[Json]:
 
 
 def show(found: list[Json], clock: Clock, page: Page) -> None:
-    for one in found:
+    for at, one in enumerate(found):
+        if at:
+            put("")
         put(*head_of(one, clock, page, len(DETAIL_INDENT)))
         for line in detail_lines(one, clock):
             put(*wrapped(line, page.columns, DETAIL_INDENT))

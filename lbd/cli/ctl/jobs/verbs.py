@@ -48,6 +48,7 @@ def job(daemons: Daemons, options: argparse.Namespace) -> int:
     if queued:
         check_ids(queued)
         of_queue, absent, others = queued_jobs.with_attempts(daemons, queued)
+        of_queue = queued_jobs.each_in_full(daemons, of_queue)
     found, no_plain = plain_commands.those_there(daemons, named, several=len(options.ids) > 1)
     absent += no_plain
     for why in absent:
@@ -59,11 +60,12 @@ def job(daemons: Daemons, options: argparse.Namespace) -> int:
         if others:
             say(others)
         return status
-    if len(of_queue) == 1:
-        of_queue = [queued_jobs.with_lost_output(daemons, of_queue[0])]
+    of_queue = queued_jobs.with_lost_outputs(daemons, of_queue)
     page, clock = own_page(), Clock(time.time(), options.utc)
     queued_jobs.show(queued_jobs.without_tiers(daemons, of_queue), clock, page)
-    for one in found:
+    for at, one in enumerate(found):
+        if at or of_queue:
+            put("")
         put(*head_of(one, clock, page, PLAIN_INDENT))
         for line in plain_commands.details(one, clock):
             put(*wrapped(line, page.columns, " " * PLAIN_INDENT))

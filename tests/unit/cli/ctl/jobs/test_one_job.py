@@ -54,6 +54,35 @@ def test_a_job_is_shown_with_what_its_user_specified(daemon, capsys, more, lines
     ]
 
 
+def test_each_of_several_jobs_is_shown_as_it_is_alone(daemon, capsys, monkeypatch):
+    """What their users gave, and where their outputs are, was left out without a word."""
+    jobs = [
+        {"id": name, "command": ["cc"], "user": "ann", "state": "done", "submitted": 1.0,
+         "started": 2.0, "finished": 3.0, "host": "h2", "attempts": []}
+        for name in ("12", "13", "14")
+    ]  # fmt: skip
+
+    def found(asked):
+        ids = [one["id"] for one in jobs] if "12-14" in asked["ids"] else asked["ids"]
+        given = GIVEN if len(ids) == 1 else {}
+        return {"ok": True, "jobs": [{**one, **given} for one in jobs if one["id"] in ids]}
+
+    daemon("lbm", **{"queue.jobs": found, "queue.logs": {}})
+    alone = []
+    for name in ("12", "13", "14"):
+        assert lbctl.main(["job", name, "--utc"]) == 0
+        alone.append(capsys.readouterr().out)
+    assert "output   kept on h2: lbctl logs 13\n" in alone[1]
+    for ids in (["12", "13", "14"], ["12-14"]):
+        assert lbctl.main(["job", *ids, "--utc"]) == 0
+        assert capsys.readouterr() == ("\n".join(alone), "")
+    monkeypatch.setattr(queued_jobs, "FULL_MAX", 2)
+    assert lbctl.main(["job", "12-14", "--utc"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("\n".join(alone[:2]))
+    assert err == ("lbctl: only of the first 2 of these jobs all is shown; name fewer at a time\n")
+
+
 @pytest.mark.parametrize(
     ("refused", "said"),
     [
