@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 PIECE_BYTES = 1 << 18
 HEAD_BYTES = 1 << 12  # more than the name of a file usually takes
 END_BYTES = 1 << 12
-PATIENCE_S, SLOWEST_BYTES_PER_S = (
-    20.0,
-    1 << 16,
-)  # slower transfers would hold up others of that host
+# slower transfers would hold up the others of that host
+PATIENCE_S, SLOWEST_BYTES_PER_S = 20.0, 1 << 16
 
 
 async def receive_pack(
