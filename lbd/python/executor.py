@@ -83,6 +83,8 @@ class Executor(futures.Executor):
         if slots is not None and max_workers is not None:
             raise TypeError("slots= and max_workers= mean the same: give one")
         slots = max_workers if slots is None else slots
+        if slots is not None and not isinstance(slots, int):
+            raise TypeError(f"slots={slots!r}: a whole number")
         if slots is not None and slots < 1:
             raise ValueError(f"slots={slots}: an executor needs at least one")
         if not 0 < result_bytes < wire.FRAME_LIMIT_BYTES - wire.SMALL_LIMIT_BYTES:
