@@ -25,6 +25,9 @@ from lbd.text.job_phrases import (
     is_end_unseen,
     without_launcher,
 )
+from lbd.text.job_phrases import (
+    is_held as is_held_by,
+)
 from lbd.text.one_line import one_line
 from lbd.text.spelling import nearest
 
@@ -146,9 +149,13 @@ class Filters:
         return (
             (self.user is None or text(job, "user") == self.user)
             and (self.name is None or fnmatchcase(text(job, "name"), self.name))
-            and (self.states is None or bool(self.states & states_of(job)))
+            and (self.states is None or self._has_state(job))
             and (self.host is None or text(job, "host") == self.host)
         )
+
+    def _has_state(self, job: Json) -> bool:
+        assert self.states is not None
+        return bool(self.states & states_of(job)) or (HELD in self.states and is_held(job))
 
 
 def short_state(job: Json, left_out: Collection[str] = ()) -> str:
@@ -168,6 +175,13 @@ def states_of(job: Json) -> set[str]:
     if not job.get("array"):
         return {text(job, "state")}
     return {state for state, count in table(job, "tasks").items() if count}
+
+
+def is_held(job: Json) -> bool:
+    """Whether a job, or a task of an array, waits for a release."""
+    if job.get("array"):
+        return whole(job, "held") > 0
+    return text(job, "state") == PENDING and is_held_by(text(job, "reason"))
 
 
 def not_shown(only_of: str, user: str | None) -> str:

@@ -49,7 +49,7 @@ def keys_named(given: str) -> tuple[str, ...]:
 
 
 def states_named(given: str, known: Sequence[str] = STATES) -> frozenset[str]:
-    states = [part.strip() for part in given.split(",")]
+    states = [part.strip().lower() for part in given.split(",")]
     for state in states:
         if state not in known:
             raise argparse.ArgumentTypeError(f"no state {state!r}; states: {', '.join(known)}")

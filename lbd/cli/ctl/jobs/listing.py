@@ -27,6 +27,7 @@ from lbd.console.job_acts import check_ids
 from lbd.console.jobs import (
     ANSWER_S,
     SHORT,
+    STATES,
     Filters,
     fetch,
     none_of_yours,
@@ -62,7 +63,7 @@ from lbd.console.plain_commands import by_name, denied_to, split
 from lbd.console.reply import Json, number, table, tables, text, texts, whole
 from lbd.errors import LbdError
 from lbd.local.json_socket import Refusal
-from lbd.text.job_phrases import DISPATCHER
+from lbd.text.job_phrases import DISPATCHER, HELD
 from lbd.text.one_line import one_line
 from lbd.text.spelling import nearest
 from lbd.text.units import counted
@@ -96,7 +97,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="include ended jobs; implied by a --state of them"
     )
-    add_view(parser)
+    add_view(parser, (*STATES, HELD))
     parser.add_argument("--tasks", action="store_true", help="one line per task of an array")
     parser.add_argument("ids", metavar="ID", nargs="*", help="only these jobs")
 
@@ -135,19 +136,20 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     if not (queued or others) and ended_too:  # plain and queued ones, the newest last
         found = in_order(found, "submitted")
     found, left_out = limited(chosen_and_sorted(found, options, time.time()), options)
+    no_host = "" if found else unknown_host(daemons, options.host)
     if options.json:
         print_json([{key: job.get(key) for key in options.fields or job} for job in found])
     elif found:
         show(found, left_out, options)
-    elif why := unknown_host(daemons, options.host):
-        say(why)
-    elif not missing:
+    if no_host:
+        say(no_host)
+    elif not (found or missing or options.json):
         is_now = not (ended_too or queued or options.state)
         say(none_now(daemons, options, reply) if is_now else "no jobs")
     if theirs:
         say(theirs)
     is_whole = not absent if options.ids else not (missing or whole(reply, "unlisted"))
-    return 0 if is_whole else EXIT_FAILED
+    return 0 if is_whole and not no_host else EXIT_FAILED
 
 
 def others_left_out(reply: Json) -> str:

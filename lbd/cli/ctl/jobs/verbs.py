@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Sequence
 from datetime import datetime
 
 from lbd.cli.complaints import EXIT_FAILED
@@ -26,7 +27,16 @@ from lbd.console.daemons import Daemons
 from lbd.console.figures import Clock
 from lbd.console.job_acts import Acted, act, check_ids
 from lbd.console.job_details import attempt_row
-from lbd.console.jobs import ANSWER_S, PENDING, Filters, counts_of, fetch, states_of, unknown_host
+from lbd.console.jobs import (
+    ANSWER_S,
+    PENDING,
+    STATES,
+    Filters,
+    counts_of,
+    fetch,
+    states_of,
+    unknown_host,
+)
 from lbd.console.output import can_ask, is_agreed, own_page, print_json, put, wrapped
 from lbd.console.reply import Json, number, table, tables, text, texts
 from lbd.errors import ConfigError, LbdError
@@ -163,8 +173,10 @@ def selected(daemons: Daemons, options: argparse.Namespace, does: str) -> list[s
     jobs = matching(daemons, ids, filters)
     if does != "end":
         jobs = [one for one in jobs if may_wait(one)]
+    if not jobs and (why := unknown_host(daemons, filters.host)):
+        raise LbdError(why)
     if not (jobs or options.json):
-        say(unknown_host(daemons, filters.host) or f"none of the jobs that you may {does} matches")
+        say(f"none of the jobs that you may {does} matches")
     if not (options.yes or agreed(jobs, does)):
         say("nothing was done")
         return None
@@ -321,13 +333,13 @@ def add_kill_options(parser: Parser) -> None:
                         help="3, 2-5, 12_7, 12_[3-5], last, @me, h1-26")  # fmt: skip
 
 
-def add_selection(parser: Parser) -> None:
-    add_filters(parser)
+def add_selection(parser: Parser, states: Sequence[str] = STATES) -> None:
+    add_filters(parser, states)
     parser.add_argument("--yes", action="store_true", help="do not ask, however many there are")
 
 
 def add_hold_options(parser: Parser) -> None:
-    add_selection(parser)
+    add_selection(parser, (*STATES, HELD))
     parser.add_argument("ids", metavar="ID", nargs="*",
                         help="3, 2-5, 12_7, 12_[3-5], last, @me")  # fmt: skip
 

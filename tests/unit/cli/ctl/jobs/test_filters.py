@@ -270,3 +270,45 @@ def test_what_a_list_says_of_a_waiting_job_is_a_field():
     assert chosen_and_sorted([job], options, 10.0)[0]["waits"] == "3 jobs are ahead of it"
     options.fields = None
     assert "waits" not in chosen_and_sorted([job], options, 10.0)[0]
+
+
+HOLDABLE = [
+    {**JOB, "id": "3", "state": "pending", "reason": "held by ann", "name": ""},
+    {**JOB, "id": "4", "state": "pending", "reason": "next, once 1 slot is free"},
+    {**JOB, "id": "5", "state": "running", "array": "1-9", "held": 2,
+     "tasks": {"pending": 4, "running": 1, "done": 4}},
+    {**JOB, "id": "15", "state": "pending", "array": "1-2", "held": 0, "tasks": {"pending": 2}},
+    {**JOB, "id": "6", "state": "pending", "reason": "held for a while: h2 refused it"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("states", "ids"), [
+    ("held", ["3", "5"]), ("HELD,Running", ["3", "5"]), ("Pending", ["3", "4", "5", "15", "6"]),
+])  # fmt: skip
+def test_jobs_that_are_held_are_a_state_of_their_own_and_pending_too(daemon, capsys, states, ids):
+    lbm = daemon("lbm", status={}, jobs={"jobs": HOLDABLE})
+    assert lbctl.main(["jobs", "--json", "--state", states]) == 0
+    assert [job["id"] for job in json.loads(capsys.readouterr().out)] == ids
+    assert not lbm.asked[-1]["all"]
+
+
+def test_jobs_that_are_held_can_be_released_together(daemon, capsys):
+    lbm = daemon("lbm", status={}, jobs={"jobs": HOLDABLE}, **{"queue.act": {"done": ["3", "5"]}})
+    assert lbctl.main(["release", "--state", "held"]) == 0
+    assert lbm.asked[-1]["ids"] == ["3", "5"]
+    assert lbctl.main(["kill", "--state", "held"]) == 2  # it ends arrays as a whole
+    assert "no state 'held'; states: pending, " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [
+    ["jobs"], ["jobs", "--json"], ["history"], ["kill"], ["hold"], ["release"],
+])  # fmt: skip
+def test_a_host_that_is_none_is_a_failure_also_for_the_exit_status(daemon, capsys, words):
+    """A script took the empty list for that of an idle host."""
+    daemon("lim", status={"hosts": [{"name": "h1"}, {"name": "h2"}]})
+    answers = {"past": {"jobs": [], "more": False}, "stats": {}}
+    daemon("lbm", status={}, jobs={"jobs": JOBS}, **answers)
+    assert lbctl.main([*words, "--host", "h9"]) == 1
+    out, err = capsys.readouterr()
+    assert "lbctl: no host 'h9' in this cluster" in err
+    assert out == ("[]\n" if words == ["jobs", "--json"] else "")
