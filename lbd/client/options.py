@@ -38,7 +38,7 @@ OF_SLURM = {
     "--cpus-per-task": "--slots", "-c": "--slots", "--job-name": "--name", "-J": "--name",
     "-a": "--array", "--ntasks": "--array", "--nodes": "--array 1-N --gang",
     "-N": "--array 1-N --gang", "--partition": "--feature", "-p": "--feature", "-w": "--host",
-    "--open-mode": "--append", "--wait": "--queue", "--no-requeue": "--no-restart",
+    "-D": "--chdir", "--open-mode": "--append", "--wait": "--queue", "--no-requeue": "--no-restart",
 }  # fmt: skip
 NEEDS = {"need": "", "feature": "+", "not_feature": "-"}  # prefixes the LBM expects
 OPPOSITE = {"tty": "no_tty", "no_tty": "tty"}  # the last one counts
@@ -132,7 +132,10 @@ def take_option(options: Options, name: str, value: str | None, rest: list[str])
     elif name in PLAIN:
         raise Trouble(f"{name} takes no value")
     else:
-        raise Trouble(f"unknown option {name}{nearest(name)}; see lbrun --help")
+        hint = nearest(name)
+        if name == "-c" and not (rest and rest[0].lstrip("-").isdecimal()):
+            hint = '; for a line of shell use "lbsh -c LINE", as in make SHELL=lbsh'
+        raise Trouble(f"unknown option {name}{hint}; see lbrun --help")
 
 
 def read_names(name: str, value: str) -> list[str]:

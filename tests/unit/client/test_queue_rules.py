@@ -52,6 +52,10 @@ def test_the_duration_of_a_task_may_be_given_with_the_target():
 @pytest.mark.parametrize(
     ("words", "line"),
     [
+        (["-c", "true"], 'unknown option -c; for a line of shell use "lbsh -c LINE", as in make '),
+        (["-c", "4", "true"], 'unknown option -c; use "--slots"; see lbrun --help'),
+        (["-c4", "true"], 'unknown option -c; use "--slots"; see lbrun --help'),
+        (["-d", "-D", "/tmp", "true"], 'unknown option -D; use "--chdir"; see lbrun --help'),
         (["-d", "--target", "5"], "--target needs --array"),
         (["-d", "--deadline", "17:30"], "--deadline needs --array"),
         ([*ARRAY, "--target", "5", "--deadline", "17:30"], "--target and --deadline both"),
