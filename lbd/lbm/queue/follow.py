@@ -14,6 +14,7 @@ from lbd.lbm.queue.followed_array import KILL, AwaitedJobs, FollowedArray
 from lbd.lbm.queue.shown_output import RETRY_FOR_S, RETRY_S, SILENT_S, Patience, ShownOutput
 from lbd.lbm.session.client import pack_end
 from lbd.lbm.session.queue_json import cause_of, name_of
+from lbd.lbm.staging.followed_outputs import FollowedOutputs
 from lbd.lbm.staging.queued_files import QueuedFiles
 from lbd.local import client_tags as tags
 from lbd.local.client_frames import Frame
@@ -99,6 +100,7 @@ class FollowedJobs:
     interrupted: int = 0  # by this signal; 0 = not
     watching: Watching | None = None  # begun when they were submitted
     _output: ShownOutput = field(init=False)
+    _outputs: FollowedOutputs = field(init=False)
     _warned_of: str = ""  # the last reason for which no host took it
     _is_unrecorded: bool = False  # whether that was said
     _is_forced: bool = False  # they are to end at once
@@ -108,6 +110,7 @@ class FollowedJobs:
 
     def __post_init__(self) -> None:
         self._output = ShownOutput(self.queue, self.user, self.ledger, self.send)
+        self._outputs = FollowedOutputs(self.files, self.ledger, self.pack, self.send)
         self._ended = AwaitedJobs(self.numbers)
         self._orders = SignalOrders(self._order)
 
@@ -215,7 +218,7 @@ class FollowedJobs:
         if job.state in ENDED_NAMES:
             if job.attempt:
                 await self._output.show(job, follow=False)
-            await self._fetch(job)
+            await self._outputs.fetch(job)
             self._ended.add(job)
             self._output.forget(job.id)
 
@@ -225,24 +228,6 @@ class FollowedJobs:
             self._is_unrecorded = True
             which = "" if self.array is None else f"job {name_of(job)}: "
             await self.send(tags.WARN, f"{which}{one_line(job.reason)}".encode())
-
-    async def _fetch(self, job: pb.JobInfo) -> None:
-        """Fetches the outputs of a job. If that fails, it becomes the job's end."""
-        note = self.files.waited_for(self.ledger, job.id) if self.pack else None
-        if note is None:
-            return
-        try:
-            trouble, aside = await self.files.place(note, job)
-            if aside:
-                await self.send(tags.WARN, f"--fetch {one_line(aside)}".encode())
-        except LbdError as problem:
-            trouble = str(problem)
-        if trouble:
-            status = job.exit_status if job.HasField("exit_status") else "no status"
-            job.reason = f"--fetch {trouble}; the command itself exited with {status}"
-            job.exit_status, job.signal, job.state, job.cause = LBRUN_FAILED, 0, "failed", "failed"
-        # otherwise nothing has changed
-        await self.files.done(note, job.id, write=bool(job.attempt))
 
     async def _stop_showing(self, ended: bool) -> None:
         """Stops showing a live output. The host itself ends the stream of an ended attempt, soon;
@@ -297,6 +282,8 @@ class FollowedJobs:
         if number in ENDING_SIGNALS:
             self.interrupted = number
         self._is_forced |= number == KILL
+        if number in ENDING_SIGNALS or number == KILL:
+            self._outputs.end_soon(forced=number == KILL)
         self._orders.give(number)
 
     async def _order(self, number: int) -> None:
@@ -315,7 +302,7 @@ class FollowedJobs:
 
     async def leave(self) -> None:
         """Ends the jobs of a client that is gone, once the dispatcher is connected."""
-        self.files.left_alone(self.pack)
+        self._outputs.left_alone()
         await self.queue.departures.end((self.user, self.uid, self.ledger), self.numbers)
 
     async def act(self, number: int, *, cancels_waiting: bool = False) -> None:
