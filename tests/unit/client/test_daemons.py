@@ -53,7 +53,7 @@ def ask_all(daemon):
         with pytest.raises(Unavailable, match="no lbm is running here"):
             Client().job("1").details()
         with pytest.raises(queue.SlurmError, match="no lbm is running here"):
-            queue.jobs()
+            queue.recent()
     else:
         assert "evil" not in {host.name for host in find_hosts(None, ())}
         with pytest.raises(queue.SlurmError, match="no lim is running here"):
