@@ -141,6 +141,7 @@ class FollowedJobs:
             if self._live is not None:  # it may wait for a client that does not read any more
                 self._live.cancel()
                 await asyncio.gather(self._live, return_exceptions=True)
+            await self._outputs.stop()
 
     async def _follow(self) -> None:
         patience = Patience(RETRY_FOR_S)
@@ -158,6 +159,7 @@ class FollowedJobs:
                     await self._report_progress(reply.jobs)
                     for job in reply.jobs:
                         await self._heard(job)
+                await self._outputs.all_here()
                 await self._report_end()
                 return
             except LbdError as problem:
@@ -187,7 +189,7 @@ class FollowedJobs:
             await self.send(tags.PROGRESS, line.encode())
 
     async def _heard(self, job: pb.JobInfo) -> None:
-        if not self._ended.awaits(job.id):
+        if not self._ended.awaits(job.id) or self._outputs.has_in_hand(job.id):
             return
         self.pending = job.state == "pending"
         one = self.array is None
@@ -218,9 +220,11 @@ class FollowedJobs:
         if job.state in ENDED_NAMES:
             if job.attempt:
                 await self._output.show(job, follow=False)
-            await self._outputs.fetch(job)
-            self._ended.add(job)
-            self._output.forget(job.id)
+            await self._outputs.fetch(job, self._is_over)
+
+    def _is_over(self, job: pb.JobInfo) -> None:
+        self._ended.add(job)
+        self._output.forget(job.id)
 
     async def _report_unrecorded(self, job: pb.JobInfo) -> None:
         """Says once, also without a terminal, that a command has ended of which nothing comes."""

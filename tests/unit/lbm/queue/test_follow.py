@@ -10,11 +10,9 @@ from lbd.client.session import read_fields
 from lbd.errors import Unavailable
 from lbd.lbm.queue import shown_output
 from lbd.lbm.queue.follow import FollowedJobs, begin_text
-from lbd.lbm.queue.followed_array import KILL
 from lbd.lbm.queue.shown_output import Patience
 from lbd.lbm.session.queue_json import why_no_output
 from lbd.lbm.session.queue_output import shown_of
-from lbd.lbm.staging import followed_outputs
 from lbd.local import client_tags as tags
 from lbd.net.gen import dispatch_pb2 as pb
 
@@ -306,56 +304,3 @@ async def test_the_end_names_who_cancelled_the_job(cause, state, interrupted, to
     ((tag, end),) = sent
     assert (tag, end[tags.STATUS]) == (tags.DONE, "143")
     assert (end[tags.CAUSE], end[tags.REASON]) == told
-
-
-class Dribbling:
-    """Files of which those on h2 come for ever."""
-
-    def __init__(self):
-        self.asked = []
-
-    def waited_for(self, ledger, job):
-        return pb.JobInfo()
-
-    async def place(self, note, job):
-        self.asked.append(job.id)
-        if job.host == "h2":
-            await asyncio.get_running_loop().create_future()
-        return "", ""
-
-    async def done(self, note, job, *, write):
-        pass
-
-
-@pytest.mark.parametrize("number", [15, KILL])
-async def test_a_signal_ends_the_wait_for_files_that_do_not_come(monkeypatch, number):
-    """A host that sends 64 KiB a second kept `lbrun -q` for hours for each of its tasks."""
-    monkeypatch.setattr(followed_outputs, "END_S", 0.02)
-
-    async def send(tag, data):
-        pass
-
-    async def act(asked):
-        pass
-
-    queue, files = Queue(), Dribbling()
-    queue.act = act
-    followed = FollowedJobs(queue, files, "ann", 1000, "1ed9e4", "1", "1-4", send, "pack")
-    ended = [
-        pb.JobInfo(id=job, state="done", host=host, exit_status=0)
-        for job, host in ((1, "h2"), (2, "h2"), (3, "h3"))
-    ]
-    fetching = asyncio.create_task(followed._heard(ended[0]))
-    await asyncio.sleep(0.1)
-    assert not fetching.done()
-    followed._act_soon(number)
-    followed._act_soon(number)
-    await asyncio.wait_for(fetching, 10)
-    assert ended[0].reason == (
-        "--fetch h2 did not send the files within 0.02 s after a signal; "
-        "the command itself exited with 0"
-    )
-    for job in ended[1:]:
-        await asyncio.wait_for(followed._heard(job), 10)
-    assert [job.state for job in ended] == ["failed", "failed", "done"]
-    assert followed._ended.left == 1
