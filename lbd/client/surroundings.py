@@ -2,7 +2,7 @@
 
 import posix
 
-from lbd.client.complaints import REMOVED, Trouble, Voice, encode
+from lbd.client.complaints import REMOVED, Trouble, Voice, encode, say
 from lbd.client.lbm_socket import is_kept_here
 from lbd.client.options import Options, depth
 from lbd.local import client_tags as tags
@@ -83,6 +83,11 @@ def make_environment(options: Options) -> dict[bytes, bytes]:
             environment[encode(name)] = encode(value)
         elif encode(name) in everything:
             environment[encode(name)] = everything[encode(name)]
+        elif options.queued and not name.replace("_", "a").isalnum():  # of Slurm's -e FILE
+            raise Trouble(f"-e {name}: there is no such variable here; for a file of standard "
+                          "error use --error")  # fmt: skip
+        elif "verbose" in options.plain:
+            say(f"-e {name}: there is no such variable here")
     if "slots" in options.values:
         environment[b"LBD_SLOTS"] = encode(options.values["slots"].partition("-")[0])
     return environment

@@ -106,6 +106,11 @@ def done(status, number=0, reason=b"", cause=b"exited"):
     )  # fmt: skip
 
 
+def test_a_variable_that_is_not_there_is_named(front, fake):
+    argv, said = [front, "-v", "-e", "NO_SUCH", "true"], b"lbrun: -e NO_SUCH: there is no such "
+    assert fake.run(argv, end_well).stderr.startswith(said)
+
+
 @pytest.mark.parametrize("options", ASKED.values(), ids=ASKED)
 @pytest.mark.parametrize("environment", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
 def test_it_asks_what_the_python_client_asks(front, fake, options, environment):

@@ -336,7 +336,7 @@ static void read_options(char **word) {
         if (!KNOWN[i].word || (*value && !takes) || (takes && !*value && !word[1])) leave_it(NULL);
         option[(int)KNOWN[i].key] = value = takes ? *value ? value + full : *++word : "";
         if (strchr("XE", KNOWN[i].key)) *next++ = text("%c%s", KNOWN[i].key, value);
-        if (KNOWN[i].key == 'E' && (!*value || *value == '=')) leave_it(NULL);
+        if (KNOWN[i].key == 'E' && (*value == '=' || !(strchr(value, '=') || getenv(value)))) leave_it(NULL);
         if (KNOWN[i].key == 'X' && (!*value || strpbrk(value, ", "))) leave_it(NULL); /* a list */
         if (KNOWN[i].key == 'H' && strchr(value, ',')) leave_it(NULL); /* an error */
     }
