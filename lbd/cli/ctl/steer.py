@@ -91,7 +91,7 @@ def drain(daemons: Daemons, options: argparse.Namespace) -> int:
         new = f"; the reason is now: {options.reason}" if options.reason else ""
         say(f"{host} was {said.replace('drained', 'already drained', 1)}{new}")
     is_waited = options.wait and not reply.get("when_back")
-    left, typed = wait_until_empty(daemons, host, options.timeout) if is_waited else (0, 0)
+    left, typed = empty_or_not(daemons, host, options.timeout) if is_waited else (0, 0)
     if options.json:
         print_json({"host": host, "drained": True, **({"jobs_left": left} if options.wait else {})})
         return 0 if left == 0 else 1
@@ -133,6 +133,15 @@ def shown_by(host: str, only: str = "") -> str:
     """Returns the command that lists all that is meant. Elsewhere commands typed on the host are
     hidden, unless its admin.hosts names the other one."""
     return f"lbctl jobs{only}, as root on {host}"
+
+
+def empty_or_not(daemons: Daemons, host: str, timeout_s: float) -> tuple[int | None, int]:
+    """Like `wait_until_empty`; if that is interrupted, says that the drain is not."""
+    try:
+        return wait_until_empty(daemons, host, timeout_s)
+    except KeyboardInterrupt:
+        say(f"stopped waiting; {host} stays drained until `lbctl undrain {host}`")
+        raise
 
 
 def wait_until_empty(daemons: Daemons, host: str, timeout_s: float) -> tuple[int | None, int]:

@@ -263,6 +263,18 @@ def test_a_drained_host_on_which_commands_were_typed_is_not_called_empty(
     assert capsys.readouterr().out == f"{said}{run}, there or elsewhere {shows}\n"
 
 
+def test_who_stops_waiting_hears_that_the_host_stays_drained(daemon, capsys, monkeypatch):
+    def interrupted(_seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(steer.time, "sleep", interrupted)
+    busy = {**HOST, "age_s": 0.0, "jobs": {"local": 0, "foreign": 2}}
+    daemon("lim", status={**STATUS, "hosts": [busy]}, drain={})
+    assert lbctl.main(["drain", "h1", "--wait"]) == 130
+    said = "lbctl: stopped waiting; h1 stays drained until `lbctl undrain h1`\n"
+    assert capsys.readouterr() == ("", said)
+
+
 def test_drain_of_a_host_that_is_down_waits_for_nothing(daemon, capsys):
     """It is no longer known what ran there last."""
     down = {**HOST, "state": "down", "jobs": {"local": 0, "foreign": 4}}
