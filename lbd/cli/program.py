@@ -4,6 +4,7 @@
 import argparse
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from shutil import get_terminal_size
 from typing import NoReturn
 
@@ -18,6 +19,7 @@ QUOTE = "'"
 SHORT = len("-x")
 # argparse's message about a word that is not allowed
 CHOICE = re.compile(r"^argument ([^ :]+): invalid choice: (.+) \(choose from (.+)\)$")
+NO_VALUE = re.compile(r"^argument (--[^ :/]+): expected one argument$")
 
 # argparse's messages about a word that is no option, or one that is missing
 OF_POSITIONAL = re.compile(r"argument [^-]|the following arguments are required: [^-]")
@@ -52,7 +54,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if OF_POSITIONAL.match(message) and (unknown := self._unknown_option(message)):
             message = f"unrecognized arguments: {unknown}"  # its value was taken for another
-        message = CHOICE.sub(self._not_a_choice, message, count=1)
+        message = CHOICE.sub(self._not_a_choice, message, count=1) + self._joined(message)
         said = one_line(message + self._nearest_option(message), COMPLAINT_CHARS_MAX)
         see = f"see {self.prog} --help"
         if Errors.as_json:
@@ -81,6 +83,15 @@ class Parser(argparse.ArgumentParser):
             if word in self.elsewhere:
                 return f"no {name} {given}; {self.elsewhere[word]}"
         return f"no {name} {given}; {hint(word, choices.replace(QUOTE, '').split(', '))}"
+
+    def _joined(self, message: str) -> str:
+        """Returns how to write a value that was taken for an option: `--sort=-cpu_s`."""
+        found = NO_VALUE.match(message)
+        for name, value in pairwise(self.words if found else ()):
+            is_option = value in self._option_string_actions or value == "--"
+            if found and name == found[1] and value[:1] == "-" and not is_option:
+                return f"; write {name}={value}"
+        return ""
 
     def _nearest_option(self, message: str) -> str:
         """Returns a suggestion to add to argparse's message about an unknown option."""

@@ -70,3 +70,16 @@ def test_the_simulator_takes_no_configuration(capsys):
     assert capsys.readouterr().err == "lbd: lbd sim takes no --config\n"
     assert main.main(["sim", "--help"]) == 0
     assert "--config" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--sort", "-cpu_s"], "expected one argument; write --sort=-cpu_s; see lbctl jobs --help"),
+        (["--sort", "--all"], "expected one argument; see lbctl jobs --help"),
+        (["--all", "--sort"], "expected one argument; see lbctl jobs --help"),
+    ],
+)
+def test_a_value_that_is_taken_for_an_option_is_answered_with_how_to_write_it(capsys, words, said):
+    assert lbctl.main(["jobs", *words]) == 2
+    assert capsys.readouterr() == ("", f"lbctl jobs: argument --sort: {said}\n")
