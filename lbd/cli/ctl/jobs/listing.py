@@ -136,20 +136,19 @@ def jobs(daemons: Daemons, options: argparse.Namespace) -> int:
     if not (queued or others) and ended_too:  # plain and queued ones, the newest last
         found = in_order(found, "submitted")
     found, left_out = limited(chosen_and_sorted(found, options, time.time()), options)
-    no_host = "" if found else unknown_host(daemons, options.host)
     if options.json:
         print_json([{key: job.get(key) for key in options.fields or job} for job in found])
     elif found:
         show(found, left_out, options)
-    if no_host:
-        say(no_host)
-    elif not (found or missing or options.json):
+    elif why := unknown_host(daemons, options.host):
+        say(why)
+    elif not missing:
         is_now = not (ended_too or queued or options.state)
         say(none_now(daemons, options, reply) if is_now else "no jobs")
     if theirs:
         say(theirs)
     is_whole = not absent if options.ids else not (missing or whole(reply, "unlisted"))
-    return 0 if is_whole and not no_host else EXIT_FAILED
+    return 0 if is_whole else EXIT_FAILED
 
 
 def others_left_out(reply: Json) -> str:

@@ -173,10 +173,8 @@ def selected(daemons: Daemons, options: argparse.Namespace, does: str) -> list[s
     jobs = matching(daemons, ids, filters)
     if does != "end":
         jobs = [one for one in jobs if may_wait(one)]
-    if not jobs and (why := unknown_host(daemons, filters.host)):
-        raise LbdError(why)
     if not (jobs or options.json):
-        say(f"none of the jobs that you may {does} matches")
+        say(unknown_host(daemons, filters.host) or f"none of the jobs that you may {does} matches")
     if not (options.yes or agreed(jobs, does)):
         say("nothing was done")
         return None

@@ -298,17 +298,3 @@ def test_jobs_that_are_held_can_be_released_together(daemon, capsys):
     assert lbm.asked[-1]["ids"] == ["3", "5"]
     assert lbctl.main(["kill", "--state", "held"]) == 2  # it ends arrays as a whole
     assert "no state 'held'; states: pending, " in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("words", [
-    ["jobs"], ["jobs", "--json"], ["history"], ["kill"], ["hold"], ["release"],
-])  # fmt: skip
-def test_a_host_that_is_none_is_a_failure_also_for_the_exit_status(daemon, capsys, words):
-    """A script took the empty list for that of an idle host."""
-    daemon("lim", status={"hosts": [{"name": "h1"}, {"name": "h2"}]})
-    answers = {"past": {"jobs": [], "more": False}, "stats": {}}
-    daemon("lbm", status={}, jobs={"jobs": JOBS}, **answers)
-    assert lbctl.main([*words, "--host", "h9"]) == 1
-    out, err = capsys.readouterr()
-    assert "lbctl: no host 'h9' in this cluster" in err
-    assert out == ("[]\n" if words == ["jobs", "--json"] else "")
