@@ -61,6 +61,7 @@ async def end_jobs_of_revoked(dispatcher: Dispatcher) -> None:
         for origin in dispatcher.revoked.due(clock_s()):
             if count := await end_jobs_of(dispatcher, origin):
                 log.warning("ending %d jobs of %s, which is revoked", count, origin)
+            dispatcher.revoked.ended(origin)  # not if the ledger was in trouble meanwhile
 
 
 async def end_jobs_of(dispatcher: Dispatcher, origin: str) -> int:

@@ -27,11 +27,12 @@ class RevokedOrigins:
         self._since_s.pop(host, None)
 
     def due(self, now_s: float) -> list[str]:
-        """Returns those whose jobs are to be ended now, each once."""
-        due = [host for host, since_s in self._since_s.items() if now_s >= since_s + GRACE_S]
-        for host in due:
-            del self._since_s[host]
-        return due
+        """Returns those whose jobs are to be ended now."""
+        return [host for host, since_s in self._since_s.items() if now_s >= since_s + GRACE_S]
+
+    def ended(self, host: str) -> None:
+        """All its jobs were told to end."""
+        self._since_s.pop(host, None)
 
     def why_not(self, origin: str) -> str:
         """Returns why a job that was submitted there does not begin; "" if it may."""

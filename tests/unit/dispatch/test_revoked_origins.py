@@ -16,6 +16,7 @@ def test_its_jobs_are_to_be_ended_once_after_a_while():
     assert origins.why_not("h2").startswith("h2, where it was submitted, is revoked")
     assert (origins.why_not("h1"), origins.due(100.0 + GRACE_S - 1)) == ("", [])
     assert origins.due(100.0 + GRACE_S) == ["h2"]
+    origins.ended("h2")
     assert origins.due(1000.0) == []
     assert origins.why_not("h2")
 
