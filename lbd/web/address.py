@@ -49,12 +49,11 @@ def bind(address: Address) -> socket.socket:
 
 
 def names_of(address: Address, config: Config) -> list[str]:
-    """Returns the host names by which a browser may address this page."""
-    host = f"[{address.host}]" if ":" in address.host else address.host
-    if address.is_loopback:
-        found = [host, "localhost", "127.0.0.1", "[::1]"]
-    else:
-        found = [host, config.host.name, config.host.address, socket.gethostname()]
+    """Returns the host names by which a browser may address this page. `localhost` is none: another
+    user may listen at the other address that it means, and would be the same origin."""
+    found = [f"[{address.host}]" if ":" in address.host else address.host]
+    if not address.is_loopback:
+        found += [config.host.name, config.host.address, socket.gethostname()]
     with_port = [f"{name}:{address.port}" for name in found if name]
     return with_port + (found if address.port in (80, 443) else [])
 

@@ -80,7 +80,8 @@ def test_what_is_no_address(text):
 
 def test_names_of_an_address():
     assert read_address("[::1]:9480") == Address("::1", 9480)
-    assert "localhost:9480" in names_of(Address("127.0.0.1", 9480), Config())
+    assert names_of(Address("127.0.0.1", 9480), Config()) == ["127.0.0.1:9480"]
+    assert names_of(Address("::1", 80), Config()) == ["[::1]:80", "[::1]"]
     assert "localhost:9480" not in names_of(Address("10.0.0.7", 9480), Config())
 
 
