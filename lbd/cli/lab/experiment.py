@@ -45,6 +45,8 @@ def main(options: argparse.Namespace) -> int:
     design = designed(options)
     store = Store(options.out.resolve())
     place = options.dir or own_place("experiment")
+    if not store.root.exists():  # nothing is made where nothing can be run
+        check_machine()
     with store.held():
         design, commands = begun(store, design)
         outcomes = carried_out(store, design, commands, place, str(options.out))

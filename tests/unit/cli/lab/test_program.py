@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lbd.cli import main
+from lbd.cli.lab import experiment
 from lbd.cli.lab.program import before_command, way_in
 from lbd.lab import lab, record
 from lbd.lab.plan import INSIDE, Plan, cgroup_name
@@ -178,3 +179,11 @@ def test_who_has_no_lab_is_told_of_that_of_root(tmp_path):
         "`lbd lab exec HOST -- runuser -u USER -- COMMAND`, typed by root"
     )
     assert lab.of_root(shared, shared) == ""
+
+
+def test_an_experiment_that_cannot_be_run_here_leaves_no_directory(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(experiment, "why_not", lambda: "namespaces need root")
+    out = tmp_path / "found"
+    assert main.main(["lab", "experiment", "--out", str(out)]) == 1
+    assert "namespaces need root" in capsys.readouterr().err
+    assert not out.exists()
