@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from lbd.errors import LbdError, Unavailable
 from lbd.lbm.core.journey import ENDING_SIGNALS
@@ -61,12 +62,17 @@ class SignalOrders:
 
     def begin(self, key: int, doing: Coroutine[object, object, None]) -> bool:
         """Returns False if it is under way already."""
-        if key in self.under_way:
+        earlier = self.under_way.get(key)
+        if earlier is not None and not earlier.done():
             doing.close()
             return False
         task = self.under_way[key] = asyncio.create_task(doing, name=f"signal {key}")
-        task.add_done_callback(lambda _: self.under_way.pop(key))
+        task.add_done_callback(partial(self._over, key))
         return True
+
+    def _over(self, key: int, task: "asyncio.Task[None]") -> None:
+        if self.under_way.get(key) is task:  # another may have begun just after it
+            del self.under_way[key]
 
     async def _give(self, number: int) -> None:
         wanted = True

@@ -117,6 +117,21 @@ async def test_signals_without_end_are_few_orders_and_none_of_them_is_forgotten(
     found._orders.close()
 
 
+async def test_a_signal_that_comes_as_the_order_before_ends_is_given_too():
+    """The order had been answered, but its task was still on record for a moment."""
+    found, queue, _ = attached()
+    found._act_soon(USR1)
+    task = found._orders.under_way[USR1]
+    while not task.done():  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    found._act_soon(USR1)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert [number for *_, number, _ in queue.acts] == [USR1, USR1]
+    assert not found._orders.under_way
+    assert not found._orders.repeated
+
+
 async def test_for_a_single_job_the_dispatcher_and_its_host_know_whether_it_has_started():
     found, queue, _ = attached(array=False)
     await hear(found, (tags.SIGNAL, bytes((INT,))))
