@@ -42,7 +42,8 @@ class LeaderSearch:
         if len(hosts) == 1 or last != doubted:
             try:
                 channel = await self._channel_to(usual)
-                if channel.get_state(try_to_connect=True) == grpc.ChannelConnectivity.READY:
+                wakes = len(hosts) == 1  # of several, only one that listens is connected to
+                if channel.get_state(try_to_connect=wakes) == grpc.ChannelConnectivity.READY:
                     return Leading(usual, channel)
             except Unavailable:
                 if len(hosts) == 1:
