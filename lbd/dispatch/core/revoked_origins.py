@@ -1,9 +1,9 @@
 """Hosts that were revoked, and so had their jobs submitted by nobody who is trusted now. Pure.
 
-`lbctl revoke` ends the commands of a host. So its jobs begin nowhere, and after a while, in which a
-machine that has just been installed anew may be heard again, those that have not ended are ended.
-Of a host that was revoked before this dispatcher began it is not known whether it has joined again:
-its jobs wait until it is heard.
+`lbctl revoke` ends the commands of a host. So its jobs begin nowhere. After a minute they are
+ended, unless the host has been heard again: the token for a reinstalled machine revokes its
+earlier certificates, too. Of a host that was revoked before this dispatcher began it is not known
+whether it has joined again: its jobs wait until it is heard.
 """
 
 from collections.abc import Iterable
