@@ -37,6 +37,7 @@ from lbd.net.parsing import FIELD_BYTES, parsed
 from lbd.net.submitter import WATCHED_BYTES
 from lbd.net.transport import Trust
 from lbd.text.command_words import QUEUED_FIELDS_MAX
+from lbd.text.job_limits import TIME_MAX
 from lbd.text.one_line import one_line
 
 if TYPE_CHECKING:  # generic only in the stubs
@@ -212,6 +213,8 @@ class QueueService:
             how = {"explained": explained, "foretold": explained and not asked.unforetold}
             absent: list[str] | None = [] if asked.some else None
             asker, since = self._asker(asked), asked.ended_since
+            if not 0.0 <= since <= TIME_MAX:  # nor NaN
+                raise LbdError("ended_since is no time")
             if asked.of_user and not asked.user:
                 asker = Asker(asked.of_user, None)
             given = asked.selectors, asker, asked.ended_too, ANSWER_BYTES
@@ -332,8 +335,8 @@ class QueueService:
         host = await self._calls.host(context)
         try:
             asked = parsed(kind, data, fields_max)
-            if len(getattr(asked, "user", "")) > TEXT_MAX and kind is not pb.SubmitRequest:
-                raise DecodeError  # turns are remembered by users' names
+            if kind is not pb.SubmitRequest and not has_sound_names(asked):
+                raise DecodeError
         except DecodeError:
             self._calls.looked_into(host, min(len(data) // FIELD_BYTES, fields_max))
             text = f"not a {kind.__name__}"
@@ -341,6 +344,12 @@ class QueueService:
         if isinstance(asked, pb.JobsAsked | pb.ActRequest):
             self._calls.looked_into(host, len(asked.selectors))
         return asked
+
+
+def has_sound_names(asked: Message) -> bool:
+    """Whether the users named are no longer than one may be: turns are remembered by them."""
+    names = (getattr(asked, field, "") for field in ("user", "of_user"))
+    return max(map(len, names)) <= TEXT_MAX
 
 
 async def cancel_once_broken(line: HostConnection, serving: "asyncio.Task[object] | None") -> None:

@@ -177,11 +177,14 @@ async def test_a_host_is_charged_for_what_a_submission_has_of_small_things(
 async def test_no_user_has_a_name_that_fills_our_memory(tmp_path, method):
     """Turns are remembered for each user of a host: with names of 15 MiB that were 60 GiB."""
     kinds = {"Act": pb.ActRequest, "Predict": pb.PredictAsked}
-    asked = kinds.get(method, pb.JobsAsked)(user="x" * 256)
+    kind = kinds.get(method, pb.JobsAsked)
+    fields = ("user", "of_user") if kind is pb.JobsAsked else ("user",)
     async with opened(tmp_path / "ledger.sqlite") as world:
-        answer = asking(world.desk, method)(asked.SerializeToString(), Context())
-        with pytest.raises(Aborted, match="INVALID_ARGUMENT not a "):
-            await answer
+        for field in fields:
+            asked = kind(**{field: "x" * 256})
+            answer = asking(world.desk, method)(asked.SerializeToString(), Context())
+            with pytest.raises(Aborted, match="INVALID_ARGUMENT not a "):
+                await answer
         paced = world.desk._calls
         for known in (paced._time_of_user, paced._orders_of_user, paced._long_of_user):
             assert not len(known)

@@ -1,5 +1,7 @@
 """What an answer without room for all jobs on record has, and what it lacks."""
 
+import math
+
 import pytest
 
 from tests.unit.dispatch.services import asking, opened
@@ -30,3 +32,9 @@ async def test_of_many_jobs_on_record_only_ended_ones_are_left_out(world, monkey
     ):  # fmt: skip
         told = await world.jobs(**asked)
         assert ([job.id for job in told.jobs], told.unlisted) == (expected, unlisted)
+
+
+@pytest.mark.parametrize("since", [math.nan, math.inf, -1.0, 2e11])
+async def test_a_time_that_is_none_is_refused_in_one_line(world, since):
+    await world.submit(asking())
+    assert (await world.jobs(ended_since=since)).error == "ended_since is no time"
